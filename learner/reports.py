@@ -551,7 +551,7 @@ def report_start(
     """
     # `is_alone`: no other host shares the run, so that a replay that was saved is restored.
     # `earlier_sessions`: of this attempt; they may all have been killed too early.
-    found = start.checkpoint or (start.initial and start.initial.checkpoint)
+    found = start.checkpoint or (start.initial and start.initial[0])
     if found is None and earlier_sessions:
         text = "no earlier session has saved a checkpoint: starting again"
         events.report("resumed", text, is_problem=True, path=None, updates=0)

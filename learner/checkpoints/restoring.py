@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -38,11 +37,8 @@ _EXPERIENCE = (
 PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay")
 
 
-class Initial(NamedTuple):
-    """What a new run takes over from another."""
-
-    checkpoint: checkpoints.Checkpoint
-    params: Mapping[str, np.ndarray]  # by path; read at once, as the other run may replace them
+# Another run's checkpoint, and its parameters by path: read at once, as that run may replace it.
+Initial = tuple[checkpoints.Checkpoint, Mapping[str, np.ndarray]]
 
 
 def initial_of(workdir: Path) -> Initial:
@@ -52,7 +48,7 @@ def initial_of(workdir: Path) -> Initial:
     is_best = workdir.absolute() == best_directory(run)
 
     def initial(found: checkpoints.Checkpoint) -> Initial:
-        return Initial(found, stored_arrays.read_all(found.path, ["params"]))
+        return found, stored_arrays.read_all(found.path, ["params"])
 
     try:
         return checkpoints.read(
@@ -104,19 +100,20 @@ def take_over(
     observations or actions have had another meaning, which the line names if `is_partial`: the same
     arrays, scaled by other bounds, or one action of 6 where there are now two, of 2 and of 4.
     """
-    fitted, taken, fresh = stored_arrays.fitting(initial.params, {"params": params})
-    meanings = _other_meanings(initial.checkpoint, spec)
+    checkpoint, saved = initial
+    fitted, taken, fresh = stored_arrays.fitting(saved, {"params": params})
+    meanings = _other_meanings(checkpoint, spec)
     if is_partial and taken:
         text = f"parameters taken: {', '.join(taken)}; fresh: {', '.join(fresh) or 'none'}"
         return fitted["params"], "; ".join([text, *meanings])
-    differences = stored_arrays.tree_difference(initial.params, {"params": params}) + meanings
+    differences = stored_arrays.tree_difference(saved, {"params": params}) + meanings
     if differences:
         # What else differs in the agent, such as a learning rate, is no obstacle. This run's fields
         # are expected, the other way round than for a resume.
-        changed = difference(to_json(config), initial.checkpoint.meta["config"])
+        changed = difference(to_json(config), checkpoint.meta["config"])
         fields = [line for line in changed if line.startswith("agent.network.")]
         raise ConfigError(
-            f"--init-from: the parameters of {initial.checkpoint.path} do not fit the network of "
+            f"--init-from: the parameters of {checkpoint.path} do not fit the network of "
             f"this run: {'; '.join([*fields, *differences[:_MOST_DIFFERENCES]])}. hint: "
             "--init-from-partial takes those that fit, if any"
         )

@@ -235,10 +235,10 @@ def test_a_run_begins_with_the_best_parameters_where_they_are_meant_or_alone(
 ) -> None:
     meta = {"config": to_json(CONFIG), "evaluation": {"mean_return": 7.5, "episodes": 20}}
     best = checkpoints.save(best_directory(tmp_path), 3, {}, meta, keep=1)
-    assert initial_of(tmp_path).checkpoint.path == best
+    assert initial_of(tmp_path)[0].path == best
     newest = checkpoints.save(tmp_path / "checkpoints", 9, {}, meta, keep=2)
-    assert initial_of(tmp_path).checkpoint.path == newest
-    assert initial_of(tmp_path / "checkpoints" / "best").checkpoint.path == best
+    assert initial_of(tmp_path)[0].path == newest
+    assert initial_of(tmp_path / "checkpoints" / "best")[0].path == best
 
 
 def test_a_run_without_a_checkpoint_is_nothing_to_begin_with(tmp_path: Path) -> None:

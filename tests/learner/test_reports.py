@@ -13,7 +13,6 @@ import pytest
 
 from learner import reports as reports_module
 from learner.build import StartFrom
-from learner.checkpoints.restoring import Initial
 from learner.checkpoints.run_folder import RunFolder
 from learner.report.env_servers import EnvServers
 from learner.report.events import StandStill
@@ -134,7 +133,7 @@ def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
         saved = Checkpoint(4540, tmp_path, meta)
         report_start(heard, StartFrom(saved), config)
     best = Checkpoint(3, tmp_path, {"evaluation": {"mean_return": 7.5, "episodes": 20}})
-    report_start(heard, StartFrom(None, Initial(best, {})), config)
+    report_start(heard, StartFrom(None, (best, {})), config)
     report_start(heard, StartFrom(), config)
     report_start(heard, StartFrom(), config, earlier_sessions=1)
     empty, restored, initialized, lost = heard.take()

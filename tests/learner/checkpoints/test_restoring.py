@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from learner.checkpoints.restoring import (
-    Initial,
     digests,
     other_experience,
     require_fit,
@@ -118,7 +117,7 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     assert "core_size: expected 8, got 16" in text and "--init-from" in text
     wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(SPEC)), key)
     params = jax.eval_shape(init, key).params
-    initial = Initial(found, stored_arrays.read_all(found.path, ["params"]))
+    initial = found, stored_arrays.read_all(found.path, ["params"])
     assert take_over(initial, params, config, SPEC, is_partial=False)
     # Of integers the same arrays mean something else, which is scaled by their bounds.
     array = ArraySpec((4,), "uint8", (0.0,), (9.0,))
@@ -179,7 +178,7 @@ def test_parameters_of_actions_of_another_meaning_are_refused_or_named(
     meta = {"config": to_json(CONFIG), "env_spec": encode_spec(saved)}
     found = checkpoints.Checkpoint(5, tmp_path, meta)
     params = {"kernel": np.ones(3, np.float32)}
-    initial = Initial(found, stored_arrays.named({"params": params}))
+    initial = found, stored_arrays.named({"params": params})
     if is_same or is_partial:
         taken, text = take_over(initial, params, CONFIG, mine, is_partial=is_partial)
         np.testing.assert_array_equal(taken["kernel"], params["kernel"])

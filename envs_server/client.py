@@ -148,8 +148,8 @@ class Client:
             # Wrong usage, if nothing has ever worked, or all have failed and none ended an episode.
             # Before Ready the others may still work.
             failures = self._failures
-            has_worked = failures.has_worked or not lease.is_serving
-            if not (has_worked if failures.live else failures.has_ended):
+            has_never_worked = lease.is_serving and not failures.has_worked
+            if has_never_worked or not (failures.live or failures.has_ended):
                 return f"{error}. hint: run `seedrl check-env`", ExitCode.USAGE
             if not failures.live:
                 return str(error), ExitCode.TEMPORARY

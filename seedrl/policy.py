@@ -290,7 +290,7 @@ def load(
 ) -> Policy:
     """The policy of a run's newest checkpoint with intact parameters. Reads nothing else of it.
 
-    If there is none, that of the best one.
+    Without such a checkpoint the best one is loaded.
 
     Args:
       workdir: the run's directory.

@@ -188,7 +188,7 @@ class ActorLearnerChannel:
     count_steps: Callable[[], int] = lambda: 0  # training environment steps of the run by now
     on_published: Callable[[], object] = lambda: None  # called when `params` are newer
     # All steps are taken: learning finishes its update and, with the synchronous schedule, those
-    # that are owed; then it sets `last`. Needs evaluation slots, so it is never deterministic.
+    # that are owed; then it sets `last`. Never set with the deterministic schedule.
     is_complete: bool = False
     # The parameters that no update follows; apart from `params`, so that one look gives both them
     # and that they are the last.

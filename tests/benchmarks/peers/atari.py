@@ -153,7 +153,7 @@ def _own(game: Game, lines: Iterable[dict[str, Any]]) -> list[_Point]:
 def _both(
     game: Game, interpreter: Path, seed: int, seconds: float, steps: tuple[int, int]
 ) -> tuple[list[_Point], list[_Point]]:
-    """Ours, then theirs; the learning rate falls to 0 over so many `steps` of each."""
+    """What ours and theirs reached over time. `steps`: until the learning rate of each is 0."""
     with tempfile.TemporaryDirectory(prefix=f"seedrl-{game.name}-") as name:
         folder = Path(name)
         output = folder / "theirs.jsonl"

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from envs_server.build import build, check_assign, read_recipe
-from envs_server.failures import BuildError, EnvironmentFailedError, Failures, one_line
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures, Progress, one_line
 from envs_server.groups import EnvGroup
 from envs_server.options import Options
 from envs_server.stop import FINISHED, HangLimit, Stop
@@ -79,8 +79,8 @@ class Client:
             credentials=credentials,
         )
         # A process that replaces one which was served knows that the configuration is right.
-        has_worked = notes is not None and notes.exists()
-        self._failures = Failures(options.num_envs, has_worked=has_worked)
+        progress = Progress.ENDED if notes is not None and notes.exists() else Progress.NONE
+        self._failures = Failures(options.num_envs, progress=progress)
         self._last_key = 0  # of the newest lease
         self._attempts = 0
         self._next_reminder = 0.0  # when to log again that there is no learner
@@ -148,8 +148,8 @@ class Client:
             # Wrong usage, if nothing has ever worked, or all have failed and none ended an episode.
             # Before Ready the others may still work.
             failures = self._failures
-            has_never_worked = lease.is_serving and not failures.has_worked
-            if has_never_worked or not (failures.live or failures.has_ended):
+            has_never_worked = lease.is_serving and failures.progress < Progress.STEPPED
+            if has_never_worked or not (failures.live or failures.progress == Progress.ENDED):
                 return f"{error}. hint: run `seedrl check-env`", ExitCode.USAGE
             if not failures.live:
                 return str(error), ExitCode.TEMPORARY
@@ -163,7 +163,8 @@ class Client:
         if code in _FATAL_CODES:
             # Once a step was answered the two sides understand each other: an environment may have
             # written to our sockets, and another process in place of this one may go on.
-            is_breach = code is grpc.StatusCode.INVALID_ARGUMENT and self._failures.has_worked
+            has_worked = self._failures.progress >= Progress.STEPPED
+            is_breach = has_worked and code is grpc.StatusCode.INVALID_ARGUMENT
             end = ExitCode.TEMPORARY if is_breach else ExitCode.USAGE
             return f"the learner at {self._options.learner} refused: {details}", end
         from seedrl.wire.credentials import tls_advice
@@ -303,8 +304,8 @@ class Lease:
                 _check_together(self._groups, assign)
         except (BuildError, EnvironmentFailedError) as error:
             if isinstance(error, EnvironmentFailedError):
-                failures = self._failures
-                if failures.has_worked or (failures.has_reset and failures.live):
+                needed = Progress.RESET if self._failures.live else Progress.STEPPED
+                if self._failures.progress >= needed:
                     raise
                 error = BuildError(f"cannot start {name}: {error}")
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
@@ -348,7 +349,7 @@ class Lease:
                 )
                 self._groups.append(EnvGroup(index, environment, group.seeds, metrics))
             except BuildError as error:
-                if not failures.has_worked:
+                if failures.progress < Progress.STEPPED:
                     raise
                 # It could be built before: a licence server, say, that is not there for a moment.
                 text = failures.failed(None, f"constructor of group {index}", error)

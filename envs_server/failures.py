@@ -1,5 +1,6 @@
 """What can go wrong with an environment, and which of them an env server does without."""
 
+import enum
 import logging
 import time
 from collections.abc import Callable
@@ -56,6 +57,12 @@ def returned(call: str, result: Any) -> Any:
     return result
 
 
+class Progress(enum.IntEnum):
+    """The furthest that any environment of an env server has come, over all its leases."""
+
+    NONE, BUILT, RESET, STEPPED, ENDED = range(5)  # ENDED: has ended an episode
+
+
 class Failures:
     """Counts the failures of each of an env server's environments, over all its leases.
 
@@ -66,10 +73,7 @@ class Failures:
         the play, as of a check.
       live: positions of the environments that are not left out, in order.
       slots: the learner's numbers of them, by their positions, in this lease.
-      has_built: whether an environment was ever built: until then a failure is wrong usage.
-      has_reset: whether one has ever started an episode.
-      has_worked: whether one has ever taken a step.
-      has_ended: whether one has ever ended an episode.
+      progress: the furthest that one has come.
       reason: why the newest of those that are left out is, in one line; "" if none is.
     """
 
@@ -78,11 +82,11 @@ class Failures:
         num_envs: int,
         most_per_hour: int = 10,
         *,
-        has_worked: bool = False,
+        progress: Progress = Progress.NONE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.most_per_hour = most_per_hour
-        self.has_built = self.has_reset = self.has_worked = self.has_ended = has_worked
+        self.progress = progress
         self.reason = ""
         self.live = list(range(num_envs))
         self.slots = dict(enumerate(self.live))
@@ -92,9 +96,10 @@ class Failures:
         self._times: dict[int | None, list[float]] = {}
 
     def stepped(self, step_type: np.ndarray) -> None:
-        """Notes what the rows of a step show. To be called until `has_ended`."""
-        self.has_worked = self.has_worked or bool((step_type != StepType.FIRST).any())
-        self.has_ended = bool((step_type >= StepType.LAST).any())
+        """Notes what the rows of a step show."""
+        if self.progress < Progress.ENDED and step_type.any():  # FIRST is 0
+            has_ended = (step_type >= StepType.LAST).any()
+            self.progress = Progress.ENDED if has_ended else Progress.STEPPED
 
     def failed(self, position: int | None, where: str, error: BaseException) -> str:
         """Counts and logs a failure.

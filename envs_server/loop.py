@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from envs_server.failures import BuildError, EnvironmentFailedError, Failures, returned
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures, Progress, returned
 from envs_server.groups import VectorStep
 from envs_server.spaces import env_spec, with_info_mask
 from seedrl.specs import ACTION_MASK, ArraySpec, EnvSpec, TokensSpec
@@ -72,7 +72,7 @@ class Loop:
         for row, env in enumerate(self._envs):
             try:
                 self._begin(row, env.reset(seed=int(seeds[row])))
-                self._failures.has_reset = True
+                self._failures.progress = max(self._failures.progress, Progress.RESET)
             except BaseException as error:
                 failed[row] = error
         # Only now: if another one could be reset, the configuration is right.
@@ -118,8 +118,7 @@ class Loop:
                 where = "reset" if is_over[row] else "step"
                 self._restart(row, where, _explained(error, result))
         self._settle("step")
-        if not self._failures.has_ended:
-            self._failures.stepped(self._step_type)
+        self._failures.stepped(self._step_type)
         reward = self._reward.astype(np.float32)
         timestep = TimeStep(self._step_type, reward, self._discount, self._observation)
         return VectorStep(timestep, self._infos.__getitem__)
@@ -187,7 +186,7 @@ class Loop:
                 env = self._build_one()
                 break
             except BuildError as error:
-                if not self._failures.has_built:
+                if self._failures.progress < Progress.BUILT:
                     raise
                 self._failures.failed(self._positions[row], "constructor", error)
         for name in ("observation_space", "action_space"):
@@ -197,7 +196,7 @@ class Loop:
                 with contextlib.suppress(BaseException):  # the difference is what is reported
                     env.close()
                 raise BuildError(text)
-        self._failures.has_built = True
+        self._failures.progress = max(self._failures.progress, Progress.BUILT)
         return env
 
     def _restart(self, row: int, where: str, error: BaseException) -> None:
@@ -214,7 +213,7 @@ class Loop:
                 sequence = np.random.SeedSequence([int(self._seeds[row]), self._num_restarts])
                 seed = int(sequence.generate_state(1)[0]) >> 1
                 self._begin(row, self._envs[row].reset(seed=seed))
-                self._failures.has_reset = True
+                self._failures.progress = max(self._failures.progress, Progress.RESET)
                 break
             except EnvironmentFailedError:
                 raise

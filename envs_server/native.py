@@ -151,8 +151,7 @@ class Native:
             timestep = TimeStep(step_type, reward, discount, self._checked(observation, discount))
         except BaseException as error:  # as in `reset`
             raise self._failure("step", error) from error
-        if not self._failures.has_ended:
-            self._failures.stepped(step_type)
+        self._failures.stepped(step_type)
         return VectorStep(timestep, functools.partial(info_of, info))
 
     def _checked(self, observation: Tree, discount: np.ndarray | None = None) -> Tree:

@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from envs_server.build import Recipe, build
-from envs_server.failures import BuildError, EnvironmentFailedError, Failures
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures, Progress
 from envs_server.groups import EnvGroup, VectorEnvironment
 from envs_server.stop import HangLimit
 from seedrl.types import StepType
@@ -281,7 +281,7 @@ def test_only_the_very_first_construction_is_wrong_usage() -> None:
     # Environments have worked before this stream.
     number_of_bad = 0
     fleet = Fleet(does)
-    failures = Failures(3, has_worked=True)
+    failures = Failures(3, progress=Progress.STEPPED)
     assert fleet.build(failures).reset([1, 2, 3])[:, 0].tolist() == [1, 2, 3]
 
 

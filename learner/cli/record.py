@@ -133,13 +133,20 @@ def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
 
         arguments = {**recipe.arguments, "render_mode": "rgb_array"}
         recipe = recipe._replace(arguments=arguments, wrappers=(*recipe.wrappers, keep))
-        environment = build(recipe, "sync", 1, max_abs_reward=config.max_abs_reward)
+        expected = (
+            f"cannot record {config.id}: expected an environment that takes the argument "
+            "render_mode='rgb_array' and has it as an attribute, got "
+        )
+        hint = "hint: let its factory pass render_mode on to the environment"
+        try:
+            environment = build(recipe, "sync", 1, max_abs_reward=config.max_abs_reward)
+        except BuildError as error:
+            if "render_mode" not in str(error):
+                raise
+            raise ConfigError(f"{expected}'{error}'. {hint}") from error
         # Some take the argument and ignore it.
-        if getattr(built[0], "render_mode", None) != "rgb_array":
-            raise ConfigError(
-                f"cannot record {config.id}: expected an environment that takes render_mode "
-                "'rgb_array' and renders itself so"
-            )
+        if (mode := getattr(built[0], "render_mode", None)) != "rgb_array":
+            raise ConfigError(f"{expected}render_mode={mode!r}. {hint}")
         fps = float(built[0].metadata.get("render_fps") or _RENDERED_FPS)
 
         def rendered(observation: Tree) -> Any:

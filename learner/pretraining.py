@@ -20,6 +20,7 @@ from envs_server.build import build_one, read_recipe
 from envs_server.failures import BuildError, one_line
 from envs_server.tokens import TokenGym
 from learner.acting.token_groups import training_seeds
+from learner.report.json_lines import replace_file
 from seedrl import checkpoints, run_files
 from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig
@@ -194,6 +195,6 @@ def save(workdir: Path, params: Tree, spec: EnvSpec, config: str) -> Path:
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
         raise ConfigError("--step-size: expected one with which parameters stay finite; lower it")
     workdir.mkdir(parents=True, exist_ok=True)
-    (workdir / run_files.CONFIG).write_text(f"{config}\n")
+    replace_file(workdir / run_files.CONFIG, f"{config}\n")
     meta = {"config": config, "env_spec": encode_spec(spec), "env_steps": 0}
     return checkpoints.save(workdir / "checkpoints", 0, {"params": params}, meta, keep=1)

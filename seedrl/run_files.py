@@ -3,6 +3,7 @@
 The configuration is there from when the run begins to train, the others from its start.
 """
 
+import contextlib
 import errno
 import io
 import json
@@ -40,7 +41,7 @@ def open_regular(path: Path) -> io.BufferedReader:
     The folder may be anybody's. A FIFO in place of a file would keep its reader waiting for ever,
     a device or a link would show what is no part of the run.
     """
-    return os.fdopen(_descriptor(path, os.O_RDONLY), "rb")
+    return open(path, "rb", opener=_descriptor)
 
 
 def open_to_append(path: Path) -> io.FileIO:
@@ -49,7 +50,7 @@ def open_to_append(path: Path) -> io.FileIO:
     Raises ConfigError if it is no regular file, other OSErrors as they are.
     """
     try:
-        return io.FileIO(_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
+        return io.FileIO(str(path), "a+", opener=_descriptor)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise
@@ -67,20 +68,29 @@ def make_folder(path: Path) -> None:
             raise _not_ours(each, "no link")
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Inside, an OSError names `path`: Python's own of a write to a full disk names no file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def _not_ours(path: Path, expected: str) -> ConfigError:
     return ConfigError(
         f"expected {expected} at {path}, where the run writes; remove it, or copy the run"
     )
 
 
-def _descriptor(path: Path, flags: int) -> int:
+def _descriptor(path: str, flags: int) -> int:
     # O_NONBLOCK: opening a FIFO returns at once. For regular files it has no meaning.
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "expected a regular file", str(path))
+    raise OSError(errno.EINVAL, "expected a regular file", path)
 
 
 def read_regular(path: Path, *, most_bytes: int = _MOST_BYTES) -> bytes:

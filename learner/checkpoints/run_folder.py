@@ -71,7 +71,8 @@ class RunFolder:
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""
         line = command.replace("\n", " ").encode() + b"\n"
-        with run_files.open_to_append(self.path / run_files.COMMANDS) as file:
+        path = self.path / run_files.COMMANDS
+        with run_files.naming(path), run_files.open_to_append(path) as file:
             file.seek(0)
             number = len(lines := file.readlines()) + 1
             # After half a line, which a full disk leaves, on a line of its own.

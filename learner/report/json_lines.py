@@ -11,7 +11,7 @@ from io import SEEK_END
 from pathlib import Path
 from typing import Any
 
-from seedrl.run_files import object_of, open_regular, open_to_append
+from seedrl.run_files import naming, object_of, open_regular, open_to_append
 
 # No line that a run writes is as long: a longer one is skipped.
 LONGEST_LINE_BYTES = 2**20
@@ -44,7 +44,7 @@ class JsonLines:
             self._is_torn = self._file.write(data) != len(data)
         except OSError as error:
             self._is_torn = True
-            _logger.error("cannot write %s: %s", self._file.name, error)
+            _logger.error("cannot write %s: %s", self._file.name, error.strerror)
 
     def close(self) -> None:
         self._file.close()
@@ -73,7 +73,7 @@ def replace_file(path: Path, content: str | bytes) -> None:
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     try:
-        with new.open("xb") as file:
+        with naming(path), new.open("xb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
         # Atomic: a reader finds the old file or the new one, whole.
         os.replace(new, path)

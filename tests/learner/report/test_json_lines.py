@@ -84,8 +84,21 @@ def test_no_link_is_followed_to_write(path: Path, tmp_path: Path) -> None:
     assert secret.read_text() == "as before"
 
 
+def test_a_line_that_the_disk_refuses_is_reported_with_the_file(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = JsonLines(path)
+    with files_of_at_most(0):
+        lines.append({"a": 1})
+    assert str(path) in caplog.text
+    lines.append({"b": 2})
+    assert path.read_bytes().splitlines()[-1] == b'{"b": 2}'
+    lines.close()
+
+
 def test_a_disk_that_refuses_a_file_keeps_the_one_that_was_there(path: Path) -> None:
     path.write_text("as before")
-    with files_of_at_most(3), pytest.raises(OSError):
+    with files_of_at_most(3), pytest.raises(OSError) as caught:
         json_lines.replace_file(path, "longer than that")
+    assert str(path) in str(caught.value)
     assert path.read_text() == "as before" and [*path.parent.iterdir()] == [path]

@@ -19,7 +19,7 @@ from envs_server.groups import EnvGroup
 from envs_server.options import Options
 from envs_server.stop import FINISHED, HangLimit, Stop
 from seedrl.exit_codes import ExitCode
-from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
+from seedrl.timing import GRACE_SECONDS, MOST_READY_DEADLINE_SECONDS, WARNING_SECONDS
 from seedrl.wire.channel import LearnerConnection
 from seedrl.wire.contract import LONGEST_FROM_LEARNER, MAJOR, MINOR, printable
 from seedrl.wire.framing import ActionsPayload, ToEnvServer, WireError
@@ -30,7 +30,6 @@ from seedrl.wire.spec import spec_message
 
 _log = logging.getLogger("envs_server")
 
-_BUILDING_SECONDS = 600.0  # no learner waits longer for Ready
 # The learner would answer the same next time.
 _FATAL_CODES = frozenset(
     {
@@ -295,7 +294,7 @@ class Lease:
         self.key = assign.lease  # an Assign confirms that Hello's has ended
         name = printable(assign.environment.id)
         try:
-            with self._limit(_BUILDING_SECONDS):
+            with self._limit(MOST_READY_DEADLINE_SECONDS):
                 check_assign(assign, len(self._failures.live))
                 self._build(assign)
                 # Before Ready: an environment that cannot even be reset is refused like one that

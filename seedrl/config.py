@@ -23,6 +23,11 @@ from seedrl.fields import (
 )
 from seedrl.hints import naming_own_code
 from seedrl.replay.prioritized import ReplayConfig as ReplayConfig
+from seedrl.timing import (
+    MOST_READY_DEADLINE_SECONDS,
+    READY_DEADLINE_SECONDS,
+    STEP_DEADLINE_SECONDS,
+)
 from seedrl.wire.contract import (
     LEAST_MESSAGE_BYTES,
     LONGEST_METRIC_BYTES,
@@ -117,8 +122,8 @@ class ServingConfig:
     bind: str = ""
     batch_deadline_seconds: NonNegativeFloat = 0.001
     max_message_bytes: NonNegativeInt = 0
-    ready_deadline_seconds: PositiveFloat = 120.0
-    step_deadline_seconds: NonNegativeFloat = 60.0
+    ready_deadline_seconds: PositiveFloat = READY_DEADLINE_SECONDS
+    step_deadline_seconds: NonNegativeFloat = STEP_DEADLINE_SECONDS
     token_file: str = ""
     certificate: str = ""
     private_key: str = ""
@@ -355,9 +360,9 @@ def _own_rules(config: Config) -> Iterator[tuple[object, str, str]]:
         "environment.metrics",
         f"at most {MOST_METRICS} different names of 1 to {LONGEST_METRIC_BYTES} bytes",
     )
-    # Env servers give up by themselves after that.
-    at_most = serving.ready_deadline_seconds <= 600
-    yield at_most, "serving.ready_deadline_seconds", "at most 600"
+    most = MOST_READY_DEADLINE_SECONDS
+    at_most = serving.ready_deadline_seconds <= most
+    yield at_most, "serving.ready_deadline_seconds", f"at most {most:g}"
     num_bytes = serving.max_message_bytes
     yield (
         # gRPC keeps twice as much, and counts it in 32 bits.

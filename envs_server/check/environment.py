@@ -5,6 +5,7 @@ them. All other faults show in the rows that a learner would receive.
 """
 
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -25,10 +26,13 @@ from envs_server.failures import BuildError, EnvironmentFailedError, one_line, r
 from envs_server.groups import EnvGroup
 from envs_server.stop import HangLimit
 from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, TokensSpec, has_mask
+from seedrl.timing import READY_DEADLINE_SECONDS, STEP_DEADLINE_SECONDS
 from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, receive_from_env_server
 from seedrl.wire.learner_payload import StepReader, pack_actions
 from seedrl.wire.payload import ValueFaultError
+
+_log = logging.getLogger("envs_server")
 
 # Rules, and how to fix what breaks them.
 REMEDIES = {
@@ -51,8 +55,7 @@ REMEDIES = {
     "gymnasium": "see the documentation of gymnasium.Env",
 }
 NOTES = ("both-flags", "endless", "seed-ignored", "mask-name", "gymnasium")
-# As the defaults of `serving.ready_deadline_seconds` and `serving.step_deadline_seconds`.
-_BUILD_SECONDS, _STEP_SECONDS = 120.0, 60.0
+_SLOW_SECONDS = 10.0  # of steps, after which it prints how long all of them take
 _Limit = Callable[[float], contextlib.AbstractContextManager[object]]
 # Enough to see whether two plays part.
 _SHORT_PLAY_STEPS = 200
@@ -136,14 +139,14 @@ def check(
 
     def play(what: Recipe, seeds: Sequence[int], actions: np.ndarray | None = None) -> Play | None:
         # A new one for each play, as at each connection: nothing may be left of the one before.
-        with limit(_BUILD_SECONDS):
+        with limit(READY_DEADLINE_SECONDS):
             environments = build(what, back_end, len(seeds), max_abs_reward=max_abs_reward)
         with _faults(environments.close, findings):
             group = EnvGroup(0, environments, seeds)
             has_own_mask = group.spec.has_mask  # that of `info` is found at the first reset
-            if actions is None:
+            if is_first := actions is None:
                 actions = random_actions(group.spec.action, num_steps, num_envs, seed)
-            found = _play(group, actions, limit)
+            found = _play(group, actions, limit, is_first=is_first)
             if found.spec.has_mask:
                 source = "observation" if has_own_mask else "info"
                 (size,) = found.spec.observation[ACTION_MASK].shape
@@ -292,8 +295,8 @@ def legal(actions: np.ndarray, observation: Tree) -> np.ndarray:
     return np.where(is_legal, actions, others)
 
 
-def _play(group: EnvGroup, actions: np.ndarray, limit: _Limit) -> Play:
-    with limit(_STEP_SECONDS):
+def _play(group: EnvGroup, actions: np.ndarray, limit: _Limit, *, is_first: bool) -> Play:
+    with limit(STEP_DEADLINE_SECONDS):
         message, actions = group.first(), actions.copy()
     layout = StepReader(group.spec, actions.shape[1])
     timestep = _timestep(message, layout)
@@ -303,9 +306,18 @@ def _play(group: EnvGroup, actions: np.ndarray, limit: _Limit) -> Play:
         payload = memoryview(pack_actions(0, number, actions[number]))
         # The clock runs for what an env server does too, not for looking at its messages.
         start = time.perf_counter()
-        with limit(_STEP_SECONDS):
+        with limit(STEP_DEADLINE_SECONDS):
             message = group.step(payload)
         seconds += time.perf_counter() - start
+        if is_first and seconds > _SLOW_SECONDS:
+            is_first, mean = False, seconds / (number + 1)
+            # Of all plays; see `_play_again`.
+            num_steps = 2 * (len(actions) + min(len(actions), _SHORT_PLAY_STEPS))
+            _log.warning(
+                f"seedrl check-env: {num_steps:,} steps of {mean:.2g} s take about "
+                f"{num_steps * mean / 60:.1f} minutes; a step of over {STEP_DEADLINE_SECONDS:g} s "
+                "ends the check. hint: lower --steps"
+            )
         timestep = _timestep(message, layout)
         rows.append(_row(timestep, group.spec))
     step_type, reward, discount, digest = map(np.stack, zip(*rows, strict=True))

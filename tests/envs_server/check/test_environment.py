@@ -1,11 +1,13 @@
 """`seedrl check-env`: sound environments pass, and each usual mistake is named by its rule."""
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +40,23 @@ def _recipe(factory: Callable[..., Any]) -> Recipe:
 def _check(recipe: Recipe, vectorization: str = "auto") -> tuple[Findings, Play | None]:
     back_end = choose(recipe, vectorization)
     return check(recipe, back_end, num_envs=3, num_steps=40, seed=7, max_abs_reward=1e6)
+
+
+@pytest.mark.parametrize(("step_seconds", "lines"), [(0.1, 0), (3.0, 1)])
+def test_how_long_a_check_takes_is_printed_once_if_steps_are_slow(
+    step_seconds: float,
+    lines: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = itertools.count()  # read before and after each step
+    clock = SimpleNamespace(perf_counter=lambda: step_seconds * next(now))
+    monkeypatch.setattr("envs_server.check.environment.time", clock)
+    findings, play = _check(Recipe("catch", {}, (), catch.make))
+    assert not findings.errors and play is not None
+    assert len(caplog.messages) == lines
+    # 40 steps, played four times.
+    assert all("160 steps of 3 s take about 8.0 minutes" in line for line in caplog.messages)
 
 
 @pytest.mark.filterwarnings("ignore:.*out of date")

@@ -44,7 +44,7 @@ _FATAL_CODES = frozenset(
 _NOBODY = "failed to connect to all addresses"
 
 
-# How a stream ended, and with which code the process ends; without one it connects again.
+# Why a stream ended, "" if that is logged, and the process's exit code; without one it reconnects.
 End = tuple[str, ExitCode | None]
 
 
@@ -152,7 +152,9 @@ class Client:
                 return f"{error}. hint: run `seedrl check-env`", ExitCode.USAGE
             if not failures.live:
                 return str(error), ExitCode.TEMPORARY
-            return "an environment failed", None
+            num_left, num_envs = len(failures.live), self._options.num_envs
+            _log.error("%s; reconnecting with %d of %d environments", error, num_left, num_envs)
+            return "", None
         except UnusableLinkError as error:
             self._local_link = False
             return f"{error}; from now on over gRPC", None
@@ -183,7 +185,7 @@ class Client:
         if lease.is_answered:
             self._attempts, self._next_reminder = 0, 0.0
         now = time.monotonic()
-        if now >= self._next_reminder:
+        if reason and now >= self._next_reminder:
             self._next_reminder = now + WARNING_SECONDS
             state = "disconnected from" if lease.is_serving else "waiting for"
             _log.warning("%s the learner at %s: %s", state, self._options.learner, reason)

@@ -1,7 +1,6 @@
 """What can go wrong with an environment, and which of them an env server does without."""
 
 import enum
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +10,6 @@ import numpy as np
 from seedrl.errors import UserError
 from seedrl.types import StepType
 from seedrl.wire.payload import ValueFaultError
-
-_log = logging.getLogger("envs_server")
 
 
 class BuildError(UserError, ValueError):
@@ -102,11 +99,11 @@ class Failures:
             self.progress = Progress.ENDED if has_ended else Progress.STEPPED
 
     def failed(self, position: int | None, where: str, error: BaseException) -> str:
-        """Counts and logs a failure.
+        """Counts a failure.
 
         Of a vector implementation `position` may be None: it counts against all its environments.
-        Returns the line. Raises EnvironmentFailedError if the budget is spent: the environment is
-        left out.
+        Returns one line, which the caller logs or raises. Raises EnvironmentFailedError if the
+        budget is spent: the environment is left out.
         """
         text = str(error) if isinstance(error, ValueFaultError | BuildError) else one_line(error)
         text = f"{where}: {text}"
@@ -120,10 +117,8 @@ class Failures:
         times = [each for each in self._times.get(position, ()) if now - each < 3600] + [now]
         self._times[position] = times
         if len(times) <= self.most_per_hour:
-            _log.error("%s (failure %d within an hour)", text, len(times))
-            return text
+            return f"{text} (failure {len(times)} within an hour)"
         # Raised, so that its stream ends: a lease never changes, and the next Hello offers fewer.
         self.live = [live for live in self.live if position not in (live, None)]
         self.reason = f"left out after failure {len(times)} within an hour: {text}"
-        _log.error("%s; %d of %d go on", self.reason, len(self.live), len(self.slots))
         raise EnvironmentFailedError(self.reason) from error

@@ -7,6 +7,7 @@ episodes.
 
 import contextlib
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from envs_server.spaces import env_spec, with_info_mask
 from seedrl.specs import ACTION_MASK, ArraySpec, EnvSpec, TokensSpec
 from seedrl.types import NEXT, StepType, TimeStep, Tree
 from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
+
+_log = logging.getLogger("envs_server")
 
 Env = gymnasium.Env[Any, Any]
 _FIRST, _MID, _LAST = StepType.FIRST.value, StepType.MID.value, StepType.LAST.value
@@ -188,7 +191,7 @@ class Loop:
             except BuildError as error:
                 if self._failures.progress < Progress.BUILT:
                     raise
-                self._failures.failed(self._positions[row], "constructor", error)
+                _log.error(self._failures.failed(self._positions[row], "constructor", error))
         for name in ("observation_space", "action_space"):
             first = getattr(self._envs[0] if self._envs else env, name)
             if first != getattr(env, name):
@@ -203,7 +206,7 @@ class Loop:
         # Builds the row's environment again and starts an episode: its stream is cut there. Raises
         # EnvironmentFailedError if its budget is spent.
         while True:
-            self._failures.failed(self._positions[row], where, error)
+            _log.error(self._failures.failed(self._positions[row], where, error))
             with contextlib.suppress(BaseException):  # it has failed already
                 self._envs[row].close()
             try:

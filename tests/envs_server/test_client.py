@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import logging
 import random
 import time
 from collections.abc import Iterator
@@ -149,7 +150,10 @@ def test_one_of_three_that_always_fails_is_left_out_and_the_others_go_on(
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
-    learner: Any, has_ended: bool, monkeypatch: pytest.MonkeyPatch
+    learner: Any,
+    has_ended: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(FailingVector, "is_over", has_ended)
     spec = EnvSpec("Vectors-v0", vector_entry_point=lambda num_envs: FailingVector())
@@ -169,6 +173,8 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
     assert client.run() is (ExitCode.TEMPORARY if has_ended else ExitCode.USAGE)
     reason = "step of environments 0 to 1: RuntimeError: the emulator has crashed"
     assert len(reasons) == 4 and all(reason in each for each in reasons)
+    problems = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert len(problems) == 4 and all(reason in each for each in problems)
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 4
 
 

@@ -19,7 +19,7 @@ from seedrl.agents.normalization import NormalizedExtras
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.run_files import CONFIG
-from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec, has_mask
+from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec, has_mask, shown_array
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire.payload import StepLayout, check_rewards
 
@@ -249,6 +249,7 @@ class Policy:
         # `[B, *shape]`, from observations whose shape is `head` and then that of `spec`.
         try:
             leaves = self.spec.flatten(observation)
+            _require_no_others(self.spec.observation, observation)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             paths = ", ".join(path for path, _ in self.spec.leaves())
             got = type(observation).__name__
@@ -272,11 +273,30 @@ class Policy:
             # A float may be rounded; an integer that does not fit would become another one.
             if cast.dtype.kind != "f" and (cast.reshape(shape) != array).any():
                 raise ValueError(f"{path}: expected numbers that fit {spec.dtype}, got another")
+            if spec.is_categorical:
+                flat = cast.reshape(len(cast), -1)
+                is_other = (flat < np.array(spec.low)) | (flat > np.array(spec.high))
+                if is_other.any():
+                    raise ValueError(
+                        f"{path}: expected {shown_array(spec)}, got {flat[is_other][0]}"
+                    )
             rows.append(cast)
         tree = self.spec.unflatten(rows)
         # As a learner checks what env servers send.
         StepLayout(self.spec, len(rows[0])).check_observation(tree)
         return tree
+
+
+def _require_no_others(spec: Tree, observation: Tree) -> None:
+    # Raises KeyError for keys that the spec lacks, which `flatten` ignores.
+    if isinstance(spec, Mapping):
+        if observation.keys() != spec.keys():
+            raise KeyError
+        for key in spec:
+            _require_no_others(spec[key], observation[key])
+    elif isinstance(spec, tuple):
+        for part, item in zip(spec, observation, strict=True):
+            _require_no_others(part, item)
 
 
 def load(

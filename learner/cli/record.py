@@ -172,6 +172,8 @@ def _episodes(
     stage: "Stage", policy: "Policy", options: RecordOptions, videos: Path, seed: int
 ) -> Iterator[tuple[Path, float, str]]:
     """Plays; the file, the return and, if it was cut short, a remark on each episode."""
+    from envs_server.failures import EnvironmentFailedError
+
     (environment, picture, fps), spec = stage, policy.spec
     start: Any = getattr(environment.action_space, "start", 0)  # of discrete actions
     dtype = environment.action_space.dtype
@@ -184,7 +186,10 @@ def _episodes(
             add(frame)
             for _ in range(options.max_episode_steps):
                 row = spec.unflatten([leaf[0] for leaf in spec.flatten(observation)])
-                action, carry = policy(row, carry, reward=reward)
+                try:
+                    action, carry = policy(row, carry, reward=reward)
+                except ValueError as error:  # an observation outside the environment's space
+                    raise EnvironmentFailedError(str(error)) from error
                 timestep, _ = environment.step(np.asarray([action], dtype) + start)
                 observation, reward = timestep.observation, float(timestep.reward[0])
                 score += reward

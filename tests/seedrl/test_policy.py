@@ -185,6 +185,7 @@ def _refused(call: Any) -> str:
         ({"position": np.zeros((1, 2), np.float32), "wall": False}, "observation.position: "),
         ({"position": np.zeros(2), "wall": 0.5}, "observation.wall: "),
         ({"position": np.zeros(2)}, "observation.wall"),
+        ({**_OBSERVATION, "speed": np.zeros(2)}, "observation.wall"),
         *(
             ({"position": np.array([0.0, bad]), "wall": False}, "observation.position")
             for bad in (np.nan, np.inf, 1e300)
@@ -228,6 +229,32 @@ def test_a_number_that_the_dtype_or_32_bits_cannot_hold_is_refused() -> None:
         rows = {name: np.stack([sound[name], bad[name]]) for name in sound}
         text = _refused(lambda rows=rows: played.act_batch(rows, played.initial_carry(2)))
         assert f"observation.{dtype}" in text
+
+
+def test_an_observation_outside_its_discrete_space_is_refused() -> None:
+    low, high = (5.0, 0.0), (7.0, 2.0)
+    pair = ArraySpec((2,), "int64", low, high, is_categorical=True)
+    spec = EnvSpec({"a": (pair, ArraySpec((), "int64", (5.0,), (7.0,), True))}, DiscreteSpec(2))
+
+    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
+        return ActOutput(jnp.zeros(len(exploration), jnp.int32), carry, ())
+
+    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
+    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+
+    def acted(first: list[int], second: int) -> Any:
+        return played({"a": (np.array(first), second)}, played.initial_carry())[0]
+
+    assert acted([5, 2], 7) == 0
+    for first in ([4, 0], [8, 0], [5, 3], [5, -1]):
+        assert "observation.a.0: " in _refused(lambda first=first: acted(first, 5))
+    for second in (4, 8):
+        assert "observation.a.1: " in _refused(lambda second=second: acted([5, 0], second))
+    nested = {"a": {"b": ArraySpec((), "float32")}}
+    played = policy.Policy(agent, (), EnvSpec(nested, DiscreteSpec(2)), step=1, seed=0, epsilon=0.0)
+    assert played({"a": {"b": 1.0}}, played.initial_carry())[0] == 0
+    bad = {"a": {"b": 1.0, "c": 1.0}}
+    assert "observation.a.b" in _refused(lambda: played(bad, played.initial_carry()))
 
 
 def test_a_reward_that_is_not_finite_and_a_carry_that_is_none_are_refused(

@@ -197,6 +197,19 @@ def test_an_environment_that_does_not_render_is_one_line(
     assert "expected" in error and "hint: " in error and error.count("\n") == 1
 
 
+def test_an_observation_that_the_policy_refuses_is_one_line(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ValueError("observation: expected 0 to 3, got 4")
+
+    monkeypatch.setattr(Pictured, "picture", lambda n: _flat(0))
+    monkeypatch.setattr(type(policy.load()), "__call__", refuse)
+    assert _record(run_folder) == ExitCode.FAULTS
+    error = capsys.readouterr().err
+    assert "expected 0 to 3, got 4" in error and error.count("\n") == 1
+
+
 def test_only_a_video_that_is_not_written_counts_as_missing(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -109,7 +109,7 @@ def save(
         _seal(folder, step, meta)
         # The new one is durable and visible before an old one is deleted.
         _publish(folder, target)
-        supersede(directory, after=step)
+        supersede(directory, after=target)
         for _, path in listed(directory)[:-keep]:
             _delete(path)
     except CheckpointError:
@@ -150,16 +150,17 @@ def _publish(folder: Path, target: Path) -> None:
         _delete(aside)
 
 
-def supersede(directory: Path, *, after: int = -1) -> None:
-    """Renames checkpoints of steps beyond `after` to `superseded-*`: no run resumes from them.
+def supersede(directory: Path, *, after: Path | None = None) -> None:
+    """Renames checkpoints newer than `after` to `superseded-*`: no run resumes from them.
 
-    Raises CheckpointError if the directory is a link: they could be another run's.
+    By default all. Raises CheckpointError if the directory is a link: they could be another run's.
     """
     # They are not deleted: they may be all that is left of a run.
-    for step, path in listed(directory):
-        if step > after:
-            aside = tempfile.mkdtemp(prefix=f"superseded-{step}-", dir=directory)
-            _logger.warning("checkpoint %s is superseded: %s", path, path.rename(aside))
+    for step, path in reversed(listed(directory)):
+        if path == after:
+            return
+        aside = tempfile.mkdtemp(prefix=f"superseded-{step}-", dir=directory)
+        _logger.warning("checkpoint %s is superseded: %s", path, path.rename(aside))
 
 
 def _delete(path: Path) -> None:

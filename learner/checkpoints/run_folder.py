@@ -46,7 +46,7 @@ class RunFolder:
             )
         if found is not None:
             # Damaged ones: counted as kept, they would have an older intact one deleted.
-            supersede(self.checkpoints, after=found.step)
+            supersede(self.checkpoints, after=found.path)
         return found
 
     def best(self) -> Checkpoint | None:

@@ -1,6 +1,7 @@
 """The directory of a run: it belongs to one learner, which resumes from what is there."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,23 @@ def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
     for step in (4, 5):
         _save(folder, step)
     assert names() == ["000000000004", "000000000005", aside]
+    folder.close()
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_of_its_step_that_it_replaced(
+    tmp_path: Path,
+) -> None:
+    """Killed before the replaced one was deleted; then the newer one is damaged."""
+    folder = RunFolder(tmp_path)
+    damaged = _save(folder, 2)
+    replaced = shutil.copytree(damaged, f"{damaged}.replaced")
+    (damaged / "meta.json").write_text("short")
+    found = folder.checkpoint("auto")
+    assert found is not None and str(found.path) == replaced
+    _save(folder, 3)
+    # The one that was damaged counts for nothing, and is still there.
+    *kept, aside = sorted(path.name for path in folder.checkpoints.iterdir())
+    assert kept == ["000000000002.replaced", "000000000003"] and aside.startswith("superseded-2-")
     folder.close()
 
 

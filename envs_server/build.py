@@ -37,6 +37,11 @@ class Recipe(NamedTuple):
         """True for a game of ALE's namespace."""
         return self.factory is None and self.id.startswith("ALE/")
 
+    @property
+    def takes_vectors(self) -> bool:
+        """True if all wrappers take a vector of environments; most take one environment."""
+        return all(getattr(each, "takes_vectors", False) for each in self.wrappers)
+
 
 def read_recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
     """Checks `environment`, and loads what it names if all of it is allowed. Raises BuildError.
@@ -65,10 +70,10 @@ def _read_arguments(text: str) -> dict[str, Any]:
 def choose(recipe: Recipe, vectorization: str) -> str:
     """The name of the back end that `vectorization` means; `auto` takes the fastest.
 
-    That is `atari` for ALE games, `native` for an environment with a vector implementation of its
-    own, else `sync`, our loop over single environments; with wrappers always `sync`. `seeded` takes
-    `native`, which has one seed for all of its environments, only for what has nothing else. Raises
-    BuildError for an unknown name.
+    That is `atari` for ALE games whose wrappers, if there are any, take vectors; `native` for an
+    environment with a vector implementation of its own and no wrappers; else `sync`, our loop over
+    single environments. `seeded` takes `native`, which has one seed for all of its environments,
+    only for what has nothing else. Raises BuildError for an unknown name.
     """
     if vectorization in _BACK_ENDS:
         return vectorization
@@ -76,10 +81,11 @@ def choose(recipe: Recipe, vectorization: str) -> str:
         raise BuildError(
             f"expected vectorization auto, seeded, {', '.join(_BACK_ENDS)}; got {vectorization!r}"
         )
-    if recipe.wrappers:  # a wrapper takes one environment, not a vector of them
-        return "sync"
-    if recipe.is_atari:  # its C++ threads step without the interpreter's lock
+    # Not only faster: gymnasium's single ones have other frames, and sticky actions.
+    if recipe.is_atari and recipe.takes_vectors:
         return "atari"
+    if recipe.wrappers:  # most take one environment, not a vector of them
+        return "sync"
     spec = None if recipe.factory else gymnasium.registry.get(recipe.id)
     has_vector = spec.vector_entry_point if spec else recipe.vector_factory
     has_single = recipe.factory or spec is None or spec.entry_point

@@ -57,7 +57,8 @@ class EnvironmentConfig:
       vectorization: `sync` steps gymnasium environments one after another, `native` uses the
         environment's own vector entry point, `atari` ALE's C++ vector environment; `auto` takes the
         fastest available, `seeded` the fastest that seeds each environment separately (`native`
-        does not: an episode then depends on the other environments).
+        does not: an episode then depends on the other environments). An ALE game on `sync`, as with
+        wrappers of single environments, is gymnasium's: in colour, 210 x 160, with sticky actions.
       frames_per_step: emulator frames of one step (the frame skip); only for reporting.
       metrics: numbers to report of every episode: keys of the `info` of its last step, with a dot
         between the keys of nested dicts; reported as `episode/NAME`. At most 64.

@@ -5,11 +5,12 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 from envs_server.build import Recipe, build, choose, read_recipe
-from envs_server.envs import catch, masked_cartpole
+from envs_server.envs import catch, masked_cartpole, slowed
 from envs_server.failures import BuildError
 from seedrl.wire.seedrl_pb2 import Environment
 
 _HIDE = (masked_cartpole.hide_velocities,)
+_OF_VECTORS = (slowed.by_1_ms,)
 _MASKED = Recipe("m:make", {}, (), masked_cartpole.make, masked_cartpole.make_vec)
 
 
@@ -23,6 +24,9 @@ _MASKED = Recipe("m:make", {}, (), masked_cartpole.make, masked_cartpole.make_ve
         (_MASKED, "native"),
         (Recipe("ALE/Pong-v5", {}), "atari"),
         (Recipe("ALE/Pong-v5", {}, _HIDE), "sync"),
+        (Recipe("ALE/Pong-v5", {}, (*_OF_VECTORS, *_HIDE)), "sync"),
+        (Recipe("ALE/Pong-v5", {}, _OF_VECTORS), "atari"),
+        (Recipe("CartPole-v1", {}, _OF_VECTORS), "sync"),
     ],
 )
 def test_auto_takes_the_fastest_that_honours_the_recipe(recipe: Recipe, expected: str) -> None:

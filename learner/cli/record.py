@@ -113,7 +113,7 @@ def run(argv: Sequence[str]) -> int:
 @contextlib.contextmanager
 def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
     """Builds the environment of a run. Raises BuildError if it cannot be built or rendered."""
-    from envs_server.build import build, read_recipe
+    from envs_server.build import build, choose, read_recipe
     from envs_server.failures import BuildError, one_line
     from seedrl.wire.seedrl_pb2 import Environment
 
@@ -121,7 +121,7 @@ def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
     sys.path.extend(config_io.path_for_children().split(os.pathsep))
     asked = Environment(id=config.id, arguments=config.arguments, wrappers=config.wrappers)
     recipe = read_recipe(asked, (config.id, *config.wrappers))
-    if recipe.is_atari and not recipe.wrappers:
+    if choose(recipe, config.vectorization) == "atari":  # with the frames of training
         environment = build(recipe, "atari", 1, max_abs_reward=config.max_abs_reward)
         stage: Stage = (environment, _enlarged, _OBSERVATION_FPS)
     else:

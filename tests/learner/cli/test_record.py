@@ -15,6 +15,7 @@ from learner.cli import record
 from learner.cli.main import main
 from learner.cli.record import rgb
 from seedrl import config_io, policy
+from seedrl.config import EnvironmentConfig
 from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
@@ -226,3 +227,13 @@ def test_only_a_video_that_is_not_written_counts_as_missing(
     monkeypatch.setattr(record, "print", lost, raising=False)
     assert _record(run_folder) == 128 + signal.SIGPIPE
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("wrappers", [(), ("envs_server.envs.atari_lives:GameReturn",)])
+def test_an_atari_game_is_played_with_the_frames_of_training(wrappers: tuple[str, ...]) -> None:
+    pytest.importorskip("ale_py")
+    arguments = '{"img_height": 44, "img_width": 44, "life_loss_info": true}'
+    config = EnvironmentConfig(id="ALE/Breakout-v5", arguments=arguments, wrappers=wrappers)
+    with record._staged(config) as (environment, picture, _):
+        assert environment.spec.observation == ArraySpec((44, 44), "uint8")
+        assert rgb(picture(environment.reset([0]))).shape == (176, 176, 3)

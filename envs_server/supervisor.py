@@ -23,7 +23,8 @@ from envs_server.options import PROG, Options
 from envs_server.stop import FINISHED, adopt_orphans, end_with_parent
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.outcome import ending_signals, exit_code, leave
+from seedrl.programs.outcome import exit_code, leave
+from seedrl.programs.signals import ending_signals
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 
 # Before one is started again, doubled each time that it dies; one that has lived for as long as the

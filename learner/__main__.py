@@ -3,6 +3,9 @@
 
 def main() -> int:
     """Runs a learner; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
+    from seedrl.programs.signals import end_on_signals
+
+    end_on_signals()
     from learner.cli import train
 
     return train.main()

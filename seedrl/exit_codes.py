@@ -38,8 +38,8 @@ class ExitCode(enum.IntEnum):
         lost. Or the address or the run directory is in use. An env server: all its environments
         have failed too often.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, at least one second after the first, before
-        everything was saved. Or the first one, within a tenth of a second after the start, or in a
-        run on several hosts before all of them are connected.
+        everything was saved. Or the first one, in the first second, before the command line was
+        read, or in a run on several hosts before all of them are connected.
     """
 
     OK = 0

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -157,6 +158,10 @@ def parse(
             f"expected a CONFIG first, got {found}: a name that `seedrl configs` lists, or the "
             f"path of a .py or .json file (see {prog} --help)"
         )
+    # A sign of life, for a person only: a log begins later, and a misspelt name is one line.
+    is_there = argv[0] in config_io.bundled_names() or Path(argv[0]).exists()
+    if is_there and sys.stderr.isatty():
+        print(f"{prog}: reading {argv[0]} and importing jax", file=sys.stderr, flush=True)
     # Before CONFIG is loaded, which imports what it names.
     config_io.allow(*_allowed(argv))
     loaded = _loaded(argv[0])

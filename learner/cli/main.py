@@ -6,10 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from learner.processes.stop import end_with
-from seedrl.errors import ConfigError
-from seedrl.hints import did_you_mean
-from seedrl.programs.outcome import ending_signals, exit_code
+from seedrl.programs.signals import end_on_signals, ending_signals
 
 # Each is a module of this package with `run(argv)`, which returns the exit code and is imported
 # only when it is called; these are functions of the command's name in another command's module.
@@ -19,6 +16,7 @@ _ELSEWHERE = {
 }
 # Programs of the env servers, which the learner never imports: this process becomes one of them.
 _CHECKERS = {"check-env": "envs_server.check", "check-env-server": "envs_server.check.server"}
+_OWN_HANDLERS = ("train", "resume")  # of signals; see `learner.processes.stop`
 GROUPS = {
     "Train": {
         "train": "train on this machine: a learner and its env servers",
@@ -59,6 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a sub-command; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
     arguments = sys.argv[1:] if argv is None else argv
     if argv is None:
+        end_on_signals()
+    # Only now: Ctrl-C is answered from here on.
+    from learner.processes.stop import end_with
+    from seedrl.programs.outcome import exit_code
+
+    if argv is None and "".join(arguments[:1]) not in _OWN_HANDLERS:
         # As Ctrl-C does: else temporary folders would stay.
         for number in ending_signals():
             signal.signal(number, signal.default_int_handler)
@@ -81,6 +85,8 @@ def _run(argv: Sequence[str]) -> int:
         print("One command: seedrl COMMAND --help. Version: seedrl --version")
         return 0
     # Imports argparse and more, which `seedrl --help` needs not wait for.
+    from seedrl.errors import ConfigError
+    from seedrl.hints import did_you_mean
     from seedrl.programs.help import print_version_if_asked
 
     print_version_if_asked(argv)

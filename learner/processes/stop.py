@@ -10,7 +10,8 @@ from types import FrameType
 from typing import NoReturn
 
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.outcome import ending_signals, leave
+from seedrl.programs.outcome import leave
+from seedrl.programs.signals import ending_signals
 
 # How a run's reason to end starts if its env servers cannot continue.
 ENV_SERVERS_FAILED = "the env servers failed"

@@ -1,4 +1,4 @@
-"""How a program ends: the signals that ask for it, its exit code, and the last line it writes."""
+"""How a program ends: its exit code, and the last line that it writes."""
 
 import contextlib
 import errno
@@ -20,16 +20,6 @@ _UNWRITABLE = (
     *(errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
 )
 _LOST_READER = 128 + signal.SIGPIPE  # as if the signal, which Python ignores, had killed it
-
-
-def ending_signals() -> list[signal.Signals]:
-    """SIGTERM, SIGINT, and SIGHUP: the terminal is gone, and learned parameters are to be saved.
-
-    Not SIGHUP if it is ignored: `nohup` starts a program that way, which is to outlive its
-    terminal.
-    """
-    numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
-    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def exit_code(command: Callable[[], int], *, prog: str) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from learner.cli.arguments import parse
 from seedrl import config_io
+from seedrl.config import Config
 from seedrl.config_io import difference, to_json
 from seedrl.errors import ConfigError
 
@@ -44,6 +45,23 @@ def test_flags_override_fields_at_every_depth() -> None:
     }
     assert config.agent.network.torso_sizes == (8, 9) and config.seed == 5
     assert config.learning.total_steps == 100_000
+
+
+def test_a_terminal_shows_that_a_config_is_read_before_it_imports_jax(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+
+    def load(name: str) -> Config:
+        shown.append(capsys.readouterr().err)
+        return CARTPOLE
+
+    monkeypatch.setattr(config_io, "load", load)
+    for is_terminal in (True, False):
+        monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)  # noqa: B023
+        parse(Options, ["cartpole_r2d2"], prog="test")
+        parse(Options, ["carpole"], prog="test")  # `load` refuses it at once
+    assert "cartpole_r2d2" in shown[0] and shown[1:] == [""] * 3
 
 
 def test_a_factory_of_the_current_folder_is_found_from_another_one(

@@ -1,6 +1,7 @@
 """The commands as processes: wrong input is one line and exit code 2."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,27 @@ def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(
     assert (program.returncode, out) == (0, "") and error.endswith(f"again: seedrl train {path}\n")
     assert error.count("\n") == 1
     assert set(os.listdir(tmp_path)) <= {"my_config.py", "__pycache__"}  # the config's bytecode
+
+
+@pytest.mark.parametrize("words", ["learner.cli.main train", "learner"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_training_is_imported_is_one_line(
+    tmp_path: Path, words: str, number: signal.Signals
+) -> None:
+    module, *rest = words.split()
+    program = (
+        "import os, runpy, sys\n"
+        "class Finder:\n"
+        "    def find_spec(name, path, target=None):\n"
+        "        if name == 'learner.cli.train':\n"
+        f"            os.kill(os.getpid(), {int(number)})\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        f"sys.argv = [{module!r}, *{rest!r}, 'cartpole_r2d2', '--workdir', {str(tmp_path)!r}]\n"
+        f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)\n"
+    )
+    code, out, error = run("-c", program)
+    assert (code, out) == (143, "") and error.count("\n") == 1
+    assert number.name in error
 
 
 def test_a_signal_ends_a_measurement_and_leaves_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError
-from seedrl.programs.outcome import ending_signals, exit_code
+from seedrl.programs.outcome import exit_code
+from seedrl.programs.signals import ending_signals
 from tests.patience import SECONDS
 
 
@@ -115,7 +116,7 @@ def test_a_missing_package_is_one_line(
 
 _LEAVING = """
 import logging
-from seedrl.programs.outcome import ending_signals, exit_code, leave
+from seedrl.programs.outcome import exit_code, leave
 
 def write():
     print("what it has to say")

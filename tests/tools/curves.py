@@ -95,7 +95,7 @@ def race(record: Path, picture: Path) -> None:
         axes[1].plot(steps, returns, label=label)
     axes[0].set_xlabel("minutes")
     axes[1].set_xlabel("million environment steps")
-    axes[0].set_ylabel("mean return of 100 games")
+    axes[0].set_ylabel("mean return of games")
     axes[0].legend(fontsize=9)
     for axis in axes:
         axis.grid(alpha=0.3)

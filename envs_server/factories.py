@@ -86,13 +86,15 @@ def load_vector_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]
 
 def advice(name: str, error: BaseException) -> str:
     """What may have been meant by an id that is not registered; gymnasium guesses some."""
+    is_unknown = isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound)
+    if not is_unknown:
+        return ""
     if game := _OLD_ATARI.fullmatch(name):
         # Names of before gymnasium 1.0: the variants are arguments of ALE/... now.
         return f" An Atari game is named ALE/{game[1]}-v5; or {_ADVICE}, as package.module:factory"
-    is_unknown = isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound)
-    if is_unknown and "Did you mean" not in str(error):
-        return f" Name an environment of your own as package.module:factory; or {_ADVICE}"
-    return ""
+    if "Did you mean" in str(error):
+        return ""
+    return f" Name an environment of your own as package.module:factory; or {_ADVICE}"
 
 
 def _likely_fault(name: str) -> str:

@@ -205,23 +205,20 @@ class Alternating:
         One piece of work, however many updates a turn owes: the watchdog sees each of them end, and
         the end of a run waits for one only.
         """
-        acting, learning = self._acting.laps, self._learning.laps
         # While one side works, the other one waits.
         if not self._may_owe:
-            start = acting.start()
-            self._acting.run_once()
-            learning.add("learning_waits", learning.start() - start)
+            with self._learning.laps.during("learning_waits"):
+                self._acting.run_once()
             self._may_owe = True
             return
-        start = learning.start()
-        self._may_owe = self._learning.run_once()
-        if self._may_owe:
-            # At once: the next batch is acted with what was learned, and knows whether the update
-            # was applied.
-            self._learning.finish_update()
-        elif self._system.channel.is_complete:  # after all that is owed was learned
-            self._learning.settle()
-        acting.add("acting_waits", acting.start() - start)
+        with self._acting.laps.during("acting_waits"):
+            self._may_owe = self._learning.run_once()
+            if self._may_owe:
+                # At once: the next batch is acted with what was learned, and knows whether the
+                # update was applied.
+                self._learning.finish_update()
+            elif self._system.channel.is_complete:  # after all that is owed was learned
+                self._learning.settle()
 
 
 Schedule: TypeAlias = Asynchronous | Alternating

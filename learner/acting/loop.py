@@ -346,4 +346,4 @@ class Acting:
                 self.totals.abandoned_rows[self._device] += rows
                 raise ClosedError
             is_sent = self._channel.pages.put(item, timeout=POLL_SECONDS)
-        self.laps.lap("acting_waits")
+            self.laps.lap("acting_waits")

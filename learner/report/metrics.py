@@ -52,6 +52,8 @@ class Tally:
         self.measured: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=_NUM_HELD))
         # Seconds by side and stage, `acting_act` say (see `learner.report.stages`).
         self.spent: dict[str, float] = defaultdict(float)
+        # A stage that the thread is in, and since when, if it may last for longer than a report.
+        self.under_way: tuple[str, float] | None = None
 
 
 class Metrics:
@@ -125,7 +127,7 @@ class Metrics:
         """Writes the metrics of the interval since the last flush, and returns them."""
         # Both counts are of the whole run; `env_steps` is the x axis in TensorBoard.
         now = self._clock()
-        values = self._take(now - self._flushed)
+        values = self._take(now)
         self._flushed = now
         values |= {"env_steps": float(env_steps), "updates": float(updates)}
         values[_ELAPSED] = now - self._started
@@ -161,7 +163,8 @@ class Metrics:
             writer.close()
         self._lines.close()
 
-    def _take(self, seconds: float) -> dict[str, float]:
+    def _take(self, now: float) -> dict[str, float]:
+        seconds = now - self._flushed
         values = self._gauges | self._earlier
         counted = _sum(tally.counted for tally in self._tallies)
         for name, total in counted.items():
@@ -169,9 +172,16 @@ class Metrics:
             if _KINDS.get(name) != "gauge":
                 amount = total - self._counted.get(name, 0.0)
                 values[f"{name}_per_second"] = amount / seconds if seconds > 0 else math.nan
-        spent = _sum(tally.spent for tally in self._tallies)
+        lasting = [tally.under_way for tally in self._tallies]
+        spent = _sum(
+            [
+                *(tally.spent for tally in self._tallies),
+                *({stage: now - since} for stage, since in filter(None, lasting)),
+            ]
+        )
         for stage, total in spent.items():
-            # A stage counts where it ends, which may be an interval later than most of it.
+            # Without `Laps.during` a stage counts where it ends, which may be an interval later
+            # than most of it.
             share = (total - self._spent.get(stage, 0.0)) / seconds if seconds > 0 else 0.0
             values[f"{stage}_share"] = min(1.0, max(0.0, share))
         self._counted, self._spent = counted, spent

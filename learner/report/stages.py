@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from learner.report.metrics import Tally
@@ -25,7 +25,7 @@ class Laps:
 
     def __init__(self, tally: Tally, clock: Callable[[], float], *, num_threads: int = 1):
         """`num_threads`: that share the side; the shares are their mean."""
-        self._spent, self._clock, self._num_threads = tally.spent, clock, num_threads
+        self._tally, self._clock, self._num_threads = tally, clock, num_threads
         self._last = 0.0
 
     def start(self) -> float:
@@ -39,13 +39,22 @@ class Laps:
         `until`: that is already past; by default now.
         """
         end = self._clock() if until is None else max(until, self._last)
-        self.add(stage, end - self._last)
+        self._add(stage, end - self._last)
         self._last = end
         return end
 
-    def add(self, stage: str, seconds: float) -> None:
-        """Adds time that was measured otherwise."""
-        self._spent[stage] += seconds / self._num_threads
+    @contextlib.contextmanager
+    def during(self, stage: str) -> Iterator[None]:
+        """Adds the time of its body to a stage, also to a report in the middle of it."""
+        start = self._clock()
+        self._tally.under_way = stage, start
+        yield
+        # In this order: a report in between counts the time twice, and never loses it.
+        self._add(stage, self._clock() - start)
+        self._tally.under_way = None
+
+    def _add(self, stage: str, seconds: float) -> None:
+        self._tally.spent[stage] += seconds / self._num_threads
 
 
 def num_cores() -> int:

@@ -2,15 +2,16 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from learner.report.metrics import Tally
+from learner.report.metrics import Metrics, Tally
 from learner.report.stages import Laps, ProcessorTime
 
 
 def test_each_lap_counts_in_its_stage_and_the_time_between_turns_in_none() -> None:
-    times = iter([10.0, 11.0, 15.0, 20.0, 20.5])
+    times = iter([10.0, 11.0, 15.0, 20.0, 20.5, 21.0, 25.0])
     tally = Tally()
     laps = Laps(tally, lambda: next(times), num_threads=2)
     assert laps.start() == 10.0
@@ -21,9 +22,32 @@ def test_each_lap_counts_in_its_stage_and_the_time_between_turns_in_none() -> No
     assert laps.lap("acting_batch") == 15.0
     assert laps.start() == 20.0
     laps.lap("acting_other")
-    laps.add("acting_waits", 4.0)
+    with laps.during("acting_waits"):
+        pass
     halves = {"other": 0.75, "environment": 1.0, "batch": 1.0, "waits": 2.0}
     assert dict(tally.spent) == {f"acting_{stage}": value for stage, value in halves.items()}
+
+
+def test_a_wait_that_outlasts_reports_has_its_share_of_each(tmp_path: Path) -> None:
+    """Issue: acting waited for updates of 20 s, and the run reported that neither side waits."""
+    now = [100.0]
+    metrics = Metrics(tmp_path, clock=lambda: now[0])
+    laps = Laps(metrics.tally(), lambda: now[0])
+    shares = []
+
+    def report(after: float) -> None:
+        now[0] += after
+        shares.append(metrics.flush(env_steps=0, updates=0)["acting_waits_share"])
+
+    now[0] += 3.0
+    with laps.during("acting_waits"):
+        report(1.0)
+        report(5.0)
+        report(5.0)
+        now[0] += 2.0
+    report(2.0)
+    metrics.close()
+    assert shares == [0.25, 1.0, 1.0, 0.5]
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")

@@ -1,8 +1,12 @@
 """The env server as a process: signals, exit codes and what it says."""
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,3 +60,26 @@ def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:
     assert "connected: 4 x CartPole-v1 in 2 groups over a Unix socket" in stderr
     assert stderr.splitlines()[-1].endswith("finished: enough")
     assert len(learner.seen) == 50
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_the_script_imports_from_the_current_folder(learner: Any, tmp_path: Path) -> None:
+    """Issue: `python -m envs_server` did, `seedrl-env-server` did not find the same module."""
+    (tmp_path / "mine.py").write_text(
+        "import gymnasium\ndef make():\n    return gymnasium.make('CartPole-v1')\n"
+    )
+    environment = Environment(id="mine:make", vectorization="sync")
+    learner.serve(learner.play(learner.assign([1, 2], environment=environment), 5))
+    script = "from envs_server.__main__ import main; main()"
+    words = ["--learner", learner.address, "--num-envs", "2", "--allow-env", "mine:make"]
+    # With -P, as for a script, the current folder is not on the path.
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", script, *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert process.returncode == 0, process.stderr
+    assert "connected: 2 x mine:make" in process.stderr

@@ -28,7 +28,7 @@ from seedrl.wire.credentials import read_token
 _LONGEST_FOLDER_BYTES = 60  # of the 107 bytes that a socket's path may have
 _UNKNOWN = EndError(
     grpc.StatusCode.UNAUTHENTICATED,
-    "expected the learner's token; start the env server with --token-file",
+    "expected the learner's token; give a copy of its file as --token-file",
 )
 
 

@@ -129,7 +129,7 @@ def _refused(
 
 
 # Each: whose certificate, which authority, whose token; what the env server's user hears.
-_UNAUTHENTICATED = "expected the learner's token; start the env server with --token-file"
+_UNAUTHENTICATED = "expected the learner's token; give a copy of its file as --token-file"
 _MATRIX = {
     "no token": ("own", "own", "", "token"),
     "wrong token": ("own", "own", "other", "token"),

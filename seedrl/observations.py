@@ -177,7 +177,8 @@ def _check_told(name: str, spec: ArraySpec, torso: str) -> None:
 def _described(spec: ArraySpec, torso: str) -> str:
     meaning, size = meaning_of(spec, torso), math.prod(spec.shape)
     if spec.is_categorical:
-        what = f"one of {categories_of(spec)[0]}" if size == 1 else f"{size} categories"
+        number = categories_of(spec).sum()
+        what = f"one of {number}" if size == 1 else f"{number} categories over {size} elements"
         return f"{what}, one-hot"
     low, high = bounds_of(spec)
     is_byte = spec.dtype == "uint8" and not spec.low

@@ -56,6 +56,12 @@ def _categories(shape: tuple[int, ...], last: float) -> ArraySpec:
     return ArraySpec(shape, "int64", (0.0,), (last,), is_categorical=True)
 
 
+def test_categories_are_counted_over_all_elements() -> None:
+    """Issue: MultiDiscrete([3, 4]), seven inputs, was called 2 categories."""
+    leaf = ArraySpec((2,), "int64", (1.0, 1.0), (3.0, 4.0), is_categorical=True)
+    assert "7 categories over 2 elements" in describe(EnvSpec(leaf, DiscreteSpec(2)))
+
+
 @pytest.mark.parametrize("leaf", [_categories((), 4096.0), _categories((7, 7, 3), 255.0)])
 def test_too_many_categories_are_refused_by_name(leaf: ArraySpec) -> None:
     with pytest.raises(ConfigError) as caught:

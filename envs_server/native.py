@@ -23,11 +23,17 @@ _MID = np.uint8(StepType.MID)
 # sticky actions (gymnasium's ALE/Pong-v5 has 0.25), rewards as the game gives them. Frames are
 # stacked by the learner. An environment's arguments override any of them by ALE's own names.
 _ALE_DEFAULTS: dict[str, Any] = {
+    "img_height": 84,
+    "img_width": 84,
+    "grayscale": True,
     "frameskip": 4,
+    "maxpool": True,
     "noop_max": 30,
     "repeat_action_probability": 0.0,
     "full_action_space": False,
+    "continuous": False,
     "episodic_life": False,
+    "life_loss_info": False,
     "use_fire_reset": False,
     "reward_clipping": False,
     "max_num_frames_per_episode": 108_000,

@@ -1,5 +1,6 @@
 """Environments with a vector implementation of their own, and ALE's games."""
 
+import inspect
 from importlib.util import find_spec
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from envs_server import native
 from envs_server.build import Recipe, build
 from envs_server.envs import catch, masked_cartpole
 from envs_server.failures import BuildError
@@ -98,6 +100,14 @@ class TestAtari:
             assert frame.shape == (1, 84, 84) and frame.dtype == np.uint8
             assert frame.flags.c_contiguous
         assert first.max() > 0
+
+    def test_no_setting_of_a_game_is_left_to_a_default_of_ale(self) -> None:
+        from ale_py.vector_env import AtariVectorEnv
+
+        # What changes no frame, reward or end, or only with continuous actions.
+        others = {"num_threads", "thread_affinity_offset", "continuous_action_threshold"}
+        settings = inspect.getfullargspec(AtariVectorEnv.__init__).kwonlyargs
+        assert {*settings} - others == {*native._ALE_DEFAULTS, *native._ALE_FIXED}
 
     def test_a_frame_limit_truncates_and_the_next_row_is_first(self) -> None:
         short = {"max_num_frames_per_episode": 80, "noop_max": 8}

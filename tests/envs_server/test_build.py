@@ -106,7 +106,7 @@ def test_a_game_of_atari_is_suggested_only_for_an_unknown_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(gymnasium.registry, "Mine-v0", EnvSpec("Mine-v0", entry_point=catch.make))
-    for name, is_suggested in (("Pong-v0", True), ("Mine-v0", False)):
+    for name, is_suggested in (("PongOfMine-v0", True), ("Mine-v0", False)):
         with pytest.raises(BuildError) as refusal:
             build(Recipe(name, {"unknown": 1}), "sync", 1)
         assert ("ALE/" in str(refusal.value)) == is_suggested

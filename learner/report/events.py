@@ -35,9 +35,9 @@ KINDS = {
     "saved": "a checkpoint is durable: `path`, `updates`, `seconds`",
     "save_failed": "a checkpoint could not be written, or not within `logging.stuck_seconds`; "
     "training continues: `reason`",
-    "waiting": "no environment has stepped for 10 s, 20 s, and so on (`seconds`, `waiting_for`), "
-    "or an env server exceeds `serving.step_deadline_seconds` (`server`, `groups`); another event "
-    "when this is over",
+    "waiting": "no environment has stepped for 10 s, or for twice as long as was last reported for "
+    "the same reason (`seconds`, `waiting_for`), or an env server exceeds "
+    "`serving.step_deadline_seconds` (`server`, `groups`); another event when this is over",
     "server_joined": "an env server has built its environments: `server`, `training` and "
     "`evaluation` environments; `away_seconds` if it has reconnected, else null",
     "server_left": "the connection of an env server ended during the run: `server`, `reason`; no "
@@ -167,23 +167,31 @@ class Events(EventSink):
 
 
 class StandStill:
-    """Reports that environments take no steps, after 10 s and at each doubling. Of one thread."""
+    """Reports that environments take no steps: for 10 s, or twice as long as last for that reason.
+
+    So synchronous updates of 15 s are reported once. Of one thread.
+    """
 
     def __init__(self, events: EventSink, steps: int, now: float):
         self._events = events
         self._steps, self._moved = steps, now
-        self._next = _STILL_SECONDS
+        self._due: dict[str, float] = {}  # seconds, by reason
+        self._is_reported = False
 
     def look(self, steps: int, now: float, waiting_for: str) -> None:
         """Takes the number of steps, and the reason why there are no new ones."""
-        seconds, is_still = now - self._moved, steps == self._steps
-        is_due = seconds >= self._next if is_still else self._next > _STILL_SECONDS
-        if is_due:
-            text = f"environments step again after {seconds:.0f} s"
-            if is_still:
+        seconds = now - self._moved
+        if steps == self._steps:
+            if seconds >= self._due.get(waiting_for, _STILL_SECONDS):
                 text = f"0 steps/s for {seconds:.0f} s: {waiting_for}"
-            about = {"seconds": seconds, "waiting_for": waiting_for if is_still else ""}
-            self._events.report("waiting", text, is_problem=is_still, **about)
-            self._next = 2 * seconds
-        if not is_still:
-            self._steps, self._moved, self._next = steps, now, _STILL_SECONDS
+                self._report(text, seconds, waiting_for)
+                self._due[waiting_for] = 2 * seconds
+                self._is_reported = True
+            return
+        if self._is_reported:
+            self._report(f"environments step again after {seconds:.0f} s", seconds, "")
+        self._steps, self._moved, self._is_reported = steps, now, False
+
+    def _report(self, text: str, seconds: float, waiting_for: str) -> None:
+        about = {"seconds": seconds, "waiting_for": waiting_for}
+        self._events.report("waiting", text, is_problem=bool(waiting_for), **about)

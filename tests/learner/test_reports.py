@@ -112,6 +112,12 @@ def test_a_stand_still_is_reported_ever_more_rarely_and_its_end_once() -> None:
         still.look(steps, 84.5, "")
     ((kind, _, is_problem, fields),) = heard.take()
     assert (kind, is_problem, fields) == ("waiting", False, {"seconds": 79.5, "waiting_for": ""})
+    # Later ones for the same reason are no news until they last longer; another reason is.
+    still.look(102, 160.0, "no env server is connected")
+    assert not heard.take()
+    still.look(102, 160.0, "acting waits until learning has caught up")
+    still.look(102, 164.5, "no env server is connected")
+    assert [each.fields["seconds"] for each in heard.take()] == [75.5, 80.0]
 
 
 def test_the_file_is_strict_json_and_is_replaced_as_a_whole(tmp_path: Path) -> None:

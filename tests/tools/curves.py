@@ -10,6 +10,7 @@
 """
 
 import argparse
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -83,16 +84,20 @@ def draw(picture: str, names: list[str]) -> None:
 
 
 def race(record: Path, picture: Path) -> None:
-    """Draws seed 0 of both sides, over minutes and over environment steps."""
+    """Draws both sides over minutes and over environment steps, a line for each seed."""
     row = json.loads(record.read_text())["rows"][0]
+    values = {tuple(key.split(", ")): value for key, value in row["details"].items()}
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
-    for side, label in (("ours", "seedrl"), ("theirs", row["limit_name"])):
-        values = {tuple(key.split(", ")): value for key, value in row["details"].items()}
-        times = [key[2] for key in values if key[:2] == (side, "seed 0") and key[3] == "return"]
-        returns = [values[side, "seed 0", time, "return"] for time in times]
-        steps = [values[side, "seed 0", time, "steps"] / 1e6 for time in times]
-        axes[0].plot([float(time.split()[0]) for time in times], returns, label=label)
-        axes[1].plot(steps, returns, label=label)
+    sides = (("ours", "seedrl", "C0"), ("theirs", row["limit_name"], "C1"))
+    num_seeds = len(row["limits"])
+    for (side, label, colour), seed in itertools.product(sides, range(num_seeds)):
+        own = (side, f"seed {seed}")
+        times = [key[2] for key in values if key[:2] == own and key[3] == "return"]
+        returns = [values[*own, time, "return"] for time in times]
+        minutes = [float(time.split()[0]) for time in times]
+        steps = [values[*own, time, "steps"] / 1e6 for time in times]
+        for axis, across in zip(axes, (minutes, steps), strict=True):
+            axis.plot(across, returns, color=colour, label=None if seed else label)
     axes[0].set_xlabel("minutes")
     axes[1].set_xlabel("million environment steps")
     axes[0].set_ylabel("mean return of games")

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import wait
+from concurrent.futures import Future
 from typing import Any
 
 import jax
@@ -28,7 +28,6 @@ from seedrl.checkpoints import best_directory, best_return, encode_spec
 from seedrl.config import Config
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError
-from seedrl.timing import POLL_SECONDS
 from seedrl.types import Tree
 
 _logger = logging.getLogger(__name__)
@@ -36,6 +35,7 @@ _logger = logging.getLogger(__name__)
 # A session that is killed early, as first ones are, shall have something to resume from.
 _FIRST_SAVE_SECONDS = 30.0
 _THREAD = "saver"
+_Counts = tuple[int, int, float | None]
 
 
 class Checkpointer:
@@ -59,19 +59,19 @@ class Checkpointer:
         *,
         metrics: Metrics,
         listener: EventSink,
-        is_over: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ):
-        """`is_over`: called while a snapshot is waited for: True if the run is over; may raise."""
         self._config, self._session, self._folder = config, session, folder
         self._metrics, self._listener = metrics, listener
-        self._is_over, self._clock = is_over, clock
+        self._clock = clock
         self._hosts, best = session.system.hosts, folder.best()
         self._best_return = -math.inf if best is None else best_return(best)
         self._has_learned = False
         self._next_save = clock() + config.checkpoint.interval_seconds
         # What `_counts` gave when the run was last saved in this session.
-        self._saved: tuple[int, int, float | None] | None = None
+        self._saved: _Counts | None = None
+        # The snapshot that is waited for, and what `_counts` gave before.
+        self._asked: tuple[Future[Snapshot], _Counts] | None = None
         self._thread: threading.Thread | None = None
         self.failure: Exception | None = None
         self._heartbeat = Heartbeat(_THREAD)  # beats while a save is under way
@@ -80,14 +80,19 @@ class Checkpointer:
         session.watchdog.watch(self._heartbeat, stuck_seconds, self._report_hang)
 
     def save_what_is_due(self) -> None:
-        """Starts a save if one is due."""
+        """Asks for a snapshot if a save is due, and starts the save once it is there."""
         # A snapshot waits while a save is under way: a save that hangs must not stop this thread.
         if self._thread is not None and self._thread.is_alive():
             return
         if (agreed := self._hosts.taken()) is not None:
             self._start(agreed)
-        elif self.is_due() and not self._is_saved():
-            self._save_now()
+            return
+        if self._asked is None and self.is_due() and not self._is_saved():
+            self._ask()
+        if self._asked is not None and self._asked[0].done():
+            (answer, counts), self._asked = self._asked, None
+            self._start(answer.result())
+            self._saved = counts
 
     def save_the_end(self) -> None:
         """Starts the last save, after the session has stopped."""
@@ -118,7 +123,7 @@ class Checkpointer:
         self._next_save = now + self._config.checkpoint.interval_seconds
         return True
 
-    def _counts(self) -> tuple[int, int, float | None]:
+    def _counts(self) -> _Counts:
         """Updates, environment steps, and the best score of this session."""
         # The score too: the last round, after all steps, may be the best.
         acting = self._session.acting
@@ -129,25 +134,16 @@ class Checkpointer:
         """True if nothing has been acted, learned or scored higher since the last save."""
         return self.failure is None and self._saved == self._counts()
 
-    def _save_now(self) -> None:
+    def _ask(self) -> None:
         # Before the snapshot: what happens meanwhile is to be saved again.
         counts = self._counts()
         if not self._hosts.is_alone:
             # All take a snapshot before the same update.
             self._hosts.wants_save, self._saved = True, counts
             return
-        # Between two updates, by the thread that learns.
+        # By the thread that learns, between two updates, of which one may take minutes.
         with_replay = self._config.checkpoint.replay
-        answer = self._session.learning.request_snapshot(with_replay=with_replay)
-        while not answer.done():
-            if self._is_over():
-                answer.cancel()  # it is never taken, or taken for nobody
-                return
-            # Not for ever: the thread that would answer may die, and then the run is over.
-            wait([answer], POLL_SECONDS)
-            self._metrics.write()  # an update may take minutes
-        self._start(answer.result())
-        self._saved = counts
+        self._asked = self._session.learning.request_snapshot(with_replay=with_replay), counts
 
     def _last_snapshot(self) -> Snapshot:
         """The state at the end; with the confirmed parameters, if there are any.

@@ -306,7 +306,6 @@ class TrainLoop:
             folder,
             metrics=reports.metrics,
             listener=reports.events,
-            is_over=self._is_over,
         )
 
     def run(self) -> None:

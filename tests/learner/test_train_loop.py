@@ -1,9 +1,8 @@
 """What the main thread does beside a session, and in which order a run ends."""
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -93,27 +92,27 @@ def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
     assert run.calls[-1] == "record ledger"
 
 
-class Unanswered(Future[Any]):
-    """A snapshot that nobody takes; calls `look` whenever somebody looks whether it is there."""
-
-    def __init__(self, look: Callable[[], object]) -> None:
-        super().__init__()
-        self._look = look
-
-    def done(self) -> bool:
-        self._look()
-        return False
-
-
 @pytest.mark.parametrize("is_stopped", [True, False])
-def test_a_save_that_waits_for_a_thread_ends_with_the_run(is_stopped: bool) -> None:
-    run = SupervisedRun(config_of(report_seconds=1e9))
+def test_a_run_reports_while_a_snapshot_is_waited_for_and_may_end(is_stopped: bool) -> None:
+    """Issue: an update of 40 s was 40 s without a report."""
+    run = SupervisedRun(config_of(report_seconds=1e-9))
     run.checkpointer.is_due = lambda: True
-
+    run.answer = Future()
     dies = lambda: setattr(run, "failure", RuntimeError("learning died"))  # noqa: E731
-    run.answer = Unanswered(run.stop.set if is_stopped else dies)
+    run.at_step[3] = run.stop.set if is_stopped else dies
     run.loop.run()
-    assert (run.acting.training_steps, run.calls) == (1, [])
+    assert (run.acting.training_steps, run.calls) == (3, [])
+    assert run.loop._reports.values["env_steps"] == 3
+
+
+def test_a_snapshot_is_saved_when_it_is_there_once() -> None:
+    run = SupervisedRun(config_of(report_seconds=1e9))
+    run.checkpointer.is_due = iter([True, *[False] * 9]).__next__
+    answer = run.answer = Future()
+    run.at_step[2] = lambda: answer.set_result(SimpleNamespace(name="while it runs"))
+    run.at_step[4] = run.stop.set
+    run.loop.run()
+    assert (run.acting.training_steps, run.calls) == (4, ["save while it runs"])
 
 
 def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:

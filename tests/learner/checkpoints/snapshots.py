@@ -108,7 +108,6 @@ def checkpointer(
         RunFolder(workdir, held=-1),
         metrics=metrics,
         listener=listener,
-        is_over=lambda: False,
         clock=clock,
     )
 

@@ -89,15 +89,15 @@ def race(record: Path, picture: Path) -> None:
     values = {tuple(key.split(", ")): value for key, value in row["details"].items()}
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
     sides = (("ours", "seedrl", "C0"), ("theirs", row["limit_name"], "C1"))
-    num_seeds = len(row["limits"])
-    for (side, label, colour), seed in itertools.product(sides, range(num_seeds)):
-        own = (side, f"seed {seed}")
+    seeds = dict.fromkeys(key[1] for key in values)
+    for (side, label, colour), seed in itertools.product(sides, seeds):
+        own = (side, seed)
         times = [key[2] for key in values if key[:2] == own and key[3] == "return"]
         returns = [values[*own, time, "return"] for time in times]
         minutes = [float(time.split()[0]) for time in times]
         steps = [values[*own, time, "steps"] / 1e6 for time in times]
         for axis, across in zip(axes, (minutes, steps), strict=True):
-            axis.plot(across, returns, color=colour, label=None if seed else label)
+            axis.plot(across, returns, color=colour, label=label if seed == "seed 0" else None)
     axes[0].set_xlabel("minutes")
     axes[1].set_xlabel("million environment steps")
     axes[0].set_ylabel("mean return of games")

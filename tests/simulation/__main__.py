@@ -49,15 +49,16 @@ def main() -> int:
 
 
 def _sweeps(kind: str, first: int, num_seeds: int, at_once: int, workers: int) -> Iterator[Sweep]:
-    last, num_done = first + num_seeds, 0
+    last, num_done, num_broken = first + num_seeds, 0, 0
     # New programs, never forks: jax has threads.
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         begins = range(first, last, at_once)
         tasks = [pool.submit(sweep_of, kind, begin, min(begin + at_once, last)) for begin in begins]
         for task in as_completed(tasks):
             found = task.result()
-            num_done += found.seeds
-            print(f"{num_done} of {num_seeds}", file=sys.stderr, flush=True)
+            num_done, num_broken = num_done + found.seeds, num_broken + len(found.broken)
+            # Here, too: a sweep of an hour may be stopped.
+            print(f"{num_done} of {num_seeds}, broken: {num_broken}", file=sys.stderr, flush=True)
             yield found
 
 

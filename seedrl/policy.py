@@ -249,7 +249,6 @@ class Policy:
         # `[B, *shape]`, from observations whose shape is `head` and then that of `spec`.
         try:
             leaves = self.spec.flatten(observation)
-            _require_no_others(self.spec.observation, observation)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             paths = ", ".join(path for path, _ in self.spec.leaves())
             got = type(observation).__name__
@@ -285,18 +284,6 @@ class Policy:
         # As a learner checks what env servers send.
         StepLayout(self.spec, len(rows[0])).check_observation(tree)
         return tree
-
-
-def _require_no_others(spec: Tree, observation: Tree) -> None:
-    # Raises KeyError for keys that the spec lacks, which `flatten` ignores.
-    if isinstance(spec, Mapping):
-        if observation.keys() != spec.keys():
-            raise KeyError
-        for key in spec:
-            _require_no_others(spec[key], observation[key])
-    elif isinstance(spec, tuple):
-        for part, item in zip(spec, observation, strict=True):
-            _require_no_others(part, item)
 
 
 def load(

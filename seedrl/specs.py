@@ -323,7 +323,10 @@ class EnvSpec:
         return tree
 
     def flatten(self, observation: Tree) -> list[Any]:
-        """The leaves of an observation tree of this spec, in wire order."""
+        """The leaves of an observation tree of this spec, in wire order.
+
+        Raises KeyError, TypeError, ValueError or IndexError for a tree of another structure.
+        """
         return [leaf for *_, leaf in _walk("observation", self.observation, observation)]
 
 
@@ -398,6 +401,8 @@ def _walk(
         raise ValueError(f"{shown(path)}: expected at most {MOST_LEVELS} levels of nesting")
     items: Iterable[tuple[Any, Tree, Tree]]
     if isinstance(spec, Mapping):
+        if {*value} != {*spec}:
+            raise KeyError(f"{shown(path)}: expected the keys {sorted(spec)}")
         items = ((key, spec[key], value[key]) for key in sorted(spec))
     else:
         items = zip(range(len(spec)), spec, value, strict=True)

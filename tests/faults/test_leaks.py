@@ -97,12 +97,14 @@ def test_a_learner_keeps_nothing_of_those_who_have_gone(programs: Programs, tmp_
         for _ in range(_STRANGERS):
             connect(socket_path)
             say_hello(address)
-    after = quiet_samples(learner)
+    for what in ("descriptors", "threads"):
+        # What saves and connections that are just closed have comes and goes; a leak stays.
+        first = min(getattr(each, what) for each in before)
+        wait_for(
+            lambda n=first, w=what: any(getattr(s, w) <= n for s in quiet_samples(learner)), learner
+        )
     learner.signal(signal.SIGTERM)
     assert learner.end() == ExitCode.OK, learner.stderr
-    for what in ("descriptors", "threads"):
-        first, last = (min(getattr(each, what) for each in taken) for taken in (before, after))
-        assert last <= first
     if VARIABLE not in os.environ:  # a few samples have no slope
         found = slope(churning)
         assert found is not None

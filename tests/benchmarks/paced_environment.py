@@ -16,8 +16,6 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from envs_server.envs.constant import Still, StillVector
-
 _PACE = "pace.json"
 _REREAD_SECONDS = 0.05
 _EPISODE_STEPS = 200
@@ -28,12 +26,6 @@ def set_pace(folder: Path, **milliseconds: float) -> None:
     part = folder / f"{_PACE}.part"
     part.write_text(json.dumps(milliseconds))
     part.replace(folder / _PACE)
-
-
-def pace_of(folder: str) -> dict[str, float]:
-    """What `set_pace` has written."""
-    pace: dict[str, float] = json.loads(Path(folder, _PACE).read_text())
-    return pace
 
 
 @functools.cache
@@ -71,33 +63,10 @@ class Paced(gymnasium.Env[np.ndarray, np.int64]):
     def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         if (now := time.monotonic()) >= self._next:
             self._next = now + _REREAD_SECONDS
-            pace = pace_of(self._folder)
+            pace = json.loads(Path(self._folder, _PACE).read_text())
             own = f"process_{_number(self._folder)}"
             self._seconds = pace.get(own, pace["others"]) / 1e3
         if self._seconds:
             time.sleep(self._seconds)
         self._steps += 1
         return self._observation, 1.0, False, self._steps >= _EPISODE_STEPS, {}
-
-
-class PacedVector(StillVector):
-    """As `StillVector`; all of them together sleep in a step.
-
-    `folder`: of the file that `set_pace` writes.
-    """
-
-    def __init__(self, num_envs: int, folder: str, **arguments: Any) -> None:
-        super().__init__(num_envs, **arguments)
-        self._folder, self._next = folder, 0.0
-
-    def step(
-        self, actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        if (now := time.monotonic()) >= self._next:
-            self._next = now + _REREAD_SECONDS
-            self._step_seconds = pace_of(self._folder)["others"] / 1e3
-        return super().step(actions)
-
-
-still = Still  # only its vector is used
-still_vec = PacedVector

@@ -16,7 +16,6 @@ import numpy as np
 from learner.extras.bench.measuring import Pace, Result, interleave, rate
 from learner.extras.bench.workloads import Workload
 from tests.benchmarks import replay
-from tests.benchmarks.bare_learner import BareLearner
 from tests.benchmarks.conditions import conditions
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
@@ -41,29 +40,28 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     program = virtual_environment.PROGRAMS / "flashbax_replay.py"
     for layout in _LAYOUTS:
         # Both anew, so that no layout meets the memory of the one before.
-        workload, learner = replay.full_size()
-        learner.fill()
+        workload, full = replay.full_size()
         with PeerProcess(
             (interpreter, program),
             patience_seconds=_PATIENCE_SECONDS,
             environment=_KEEP_FREED_MEMORY,
         ) as process:
-            process.ask(layout=layout, **_description(workload, learner))
+            process.ask(layout=layout, **_description(workload, full))
             process.freeze()
-            yield from _measured(f"flashbax ({layout})", workload, learner, process, pace)
-        del learner
+            yield from _measured(f"flashbax ({layout})", workload, full, process, pace)
+        del full
 
 
-def _description(workload: Workload, learner: BareLearner) -> dict[str, Any]:
+def _description(workload: Workload, full: replay.FullReplay) -> dict[str, Any]:
     """What Flashbax is to hold, see `programs/flashbax_replay.py`: plain values."""
     window = workload.config.agent.window
-    pages = learner.pages
+    pages = full.pages
     return {
-        "capacity": learner.replay.capacity_pages * learner.page_steps // window.stride,
+        "capacity": full.replay.capacity_pages * full.page_steps // window.stride,
         "length": window.length,
         "stride": window.stride,
         "batch": workload.config.learning.batch_sequences,
-        "inserted": jax.tree.leaves(pages)[0].shape[0] * learner.page_steps // window.stride,
+        "inserted": jax.tree.leaves(pages)[0].shape[0] * full.page_steps // window.stride,
         "steps": _leaves(pages.steps, leading=2),
         "carry": _leaves(pages.carry, leading=1),
     }
@@ -78,13 +76,13 @@ def _leaves(tree: Any, *, leading: int) -> dict[str, tuple[tuple[int, ...], str]
 
 
 def _measured(
-    name: str, workload: Workload, learner: BareLearner, process: PeerProcess, pace: Pace
+    name: str, workload: Workload, full: replay.FullReplay, process: PeerProcess, pace: Pace
 ) -> Iterator[Result]:
     batch = workload.config.learning.batch_sequences
-    inserted = _description(workload, learner)["inserted"]
-    draws = replay.sampling(learner, batch)
+    inserted = _description(workload, full)["inserted"]
+    draws = replay.sampling(full, batch)
     ours = {
-        "insert": replay.counted(learner.insert, inserted),
+        "insert": replay.counted(full.insert, inserted),
         "sample": replay.counted(draws.sample, batch),
         "update": replay.counted(draws.update, batch),
     }

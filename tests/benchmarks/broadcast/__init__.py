@@ -1,1 +1,0 @@
-"""Central inference against actors that hold the parameters; see `__main__.py`."""

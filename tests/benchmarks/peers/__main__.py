@@ -5,9 +5,10 @@
 Every peer gets a virtual environment of its own, which is made on first use.
 """
 
-import importlib
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +19,27 @@ from learner.extras.bench.measuring import Pace, Result, machine
 from learner.processes.tuning import tune_process
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import POSITIONAL
-from tests.benchmarks.peers import virtual_environment
+from tests.benchmarks.peers import (
+    atari,
+    flashbax,
+    ppo,
+    pufferlib,
+    sample_factory,
+    sb3,
+    trl,
+    virtual_environment,
+)
 
-# Each is a module here with `run(pace, venvs) -> Iterator[Result]`.
-PEERS = ("sb3", "sample_factory", "breakout", "pong", "flashbax", "torchrl", "pufferlib", "trl")
+PEERS: dict[str, Callable[[Pace, Path], Iterator[Result]]] = {
+    "sb3": sb3.run,
+    "sample_factory": sample_factory.run,
+    "breakout": partial(atari.run, atari.BREAKOUT),
+    "pong": partial(atari.run, atari.PONG),
+    "flashbax": flashbax.run,
+    "torchrl": partial(ppo.run, "torchrl", "TorchRL PPO"),
+    "pufferlib": pufferlib.run,
+    "trl": trl.run,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +64,7 @@ class PeerOptions:
 def main() -> int:
     """0 if everything could be measured."""
     options = read(PeerOptions, None, prog="python -m tests.benchmarks.peers")
-    unknown = sorted(set(options.names) - set(PEERS))
+    unknown = sorted(set(options.names) - PEERS.keys())
     if unknown or not options.names:
         raise SystemExit(f"expected names out of {', '.join(PEERS)}, got {', '.join(unknown)}")
     # For the replays, which move images; whole systems are measured in processes of their own.
@@ -55,8 +73,7 @@ def main() -> int:
     results: list[Result] = []
     venvs = options.venvs.expanduser().resolve()
     for name in options.names:
-        module = importlib.import_module(f"tests.benchmarks.peers.{name}")
-        for new in module.run(pace, venvs):
+        for new in PEERS[name](pace, venvs):
             print(new.name, new.ours, new.limits, file=sys.stderr, flush=True)
             results.append(new)
             # As soon as it is known: the next peer may fail.

@@ -27,11 +27,9 @@ from learner.extras.bench.workloads import ENDLESS
 from tests.benchmarks.peers import sample_factory, virtual_environment
 
 _FLAGS = (
-    *("--algo=APPO", "--async_rl=True", "--serial_mode=False"),
-    *("--num_workers=2", "--num_envs_per_worker=8", "--worker_num_splits=2", "--device=cpu"),
+    *sample_factory.FLAGS,
+    "--num_envs_per_worker=8",
     *("--encoder_conv_architecture=convnet_atari", "--encoder_conv_mlp_layers", "256"),
-    *("--summaries_use_frameskip=False", "--decorrelate_experience_max_seconds=0"),
-    "--experiment=peer",
 )
 _SPEED_SECONDS = 120.0
 _PATIENCE_SECONDS = 300.0
@@ -170,10 +168,9 @@ def _both(
         ours += ["--learning.total-steps", str(steps[0])]
         ours += ["--agent.learning-rate-decay-steps", str(steps[0])]
         theirs = [str(interpreter), str(program), str(output), *flags, f"--train_dir={folder}"]
-        environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
         cores = sorted(os.sched_getaffinity(0))
         with (
-            _on_core(theirs, cores[-1], environment | _ENVIRONMENT),
+            _on_core(theirs, cores[-1], virtual_environment.variables() | _ENVIRONMENT),
             _on_core(ours, cores[0], dict(os.environ)) as process,
         ):
             started = time.monotonic()
@@ -191,14 +188,13 @@ def _on_core(
     command: list[str], core: int, environment: dict[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process, with all that it starts, on that core alone; killed at the end."""
-    allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})  # what is started from here has it, too
-    try:
-        process = subprocess.Popen(
-            command, env=environment, stdout=sys.stderr, start_new_session=True
-        )
-    finally:
-        os.sched_setaffinity(0, allowed)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=sys.stderr,
+        start_new_session=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    )
     try:
         yield process
     finally:

@@ -46,8 +46,7 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
             patience_seconds=_PATIENCE_SECONDS,
             environment=_KEEP_FREED_MEMORY,
         ) as process:
-            process.ask(layout=layout, **_description(workload, full))
-            process.freeze()
+            process.prepare(layout=layout, **_description(workload, full))
             yield from _measured(f"flashbax ({layout})", workload, full, process, pace)
         del full
 
@@ -92,8 +91,7 @@ def _measured(
             return rate(work, pace.seconds)
 
         def theirs(key: str = key) -> float:
-            with process.running():
-                return float(process.ask(measure=key, seconds=pace.seconds)["rate"])
+            return process.rate(measure=key, seconds=pace.seconds)
 
         # Once for warming up: whoever comes first meets memory that nobody has touched.
         mine()

@@ -7,9 +7,11 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
+
+from tests.benchmarks.peers.virtual_environment import variables
 
 
 class PeerProcess:
@@ -30,9 +32,7 @@ class PeerProcess:
         """Every answer must come within `patience_seconds`; `environment` is added to ours."""
         self._command = [str(word) for word in command]
         self._patience_seconds = patience_seconds
-        self._environment = {**os.environ, **(environment or {})}
-        # Ours would otherwise be found before the peer's own packages.
-        self._environment.pop("PYTHONPATH", None)
+        self._environment = {**variables(), **(environment or {})}
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(
@@ -76,18 +76,18 @@ class PeerProcess:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Lets a peer that never rests run only inside: it is frozen before and afterwards."""
+    def prepare(self, **command: Any) -> None:
+        """As `ask`; then all its processes are frozen, except in `rate`: some peers never rest."""
+        self.ask(**command)
+        self._signal(signal.SIGSTOP)
+
+    def rate(self, **command: Any) -> float:
+        """Lets it run for the `rate` that it answers with. Raises RuntimeError as `ask`."""
         self._signal(signal.SIGCONT)
         try:
-            yield
+            return float(self.ask(**command)["rate"])
         finally:
-            self.freeze()
-
-    def freeze(self) -> None:
-        """Stops all its processes where they are, until `running` or the end."""
-        self._signal(signal.SIGSTOP)
+            self._signal(signal.SIGSTOP)
 
     def _kill(self) -> None:
         self._signal(signal.SIGKILL)

@@ -112,13 +112,8 @@ def _rates(
         system.run(0.0, by_updates=True)
         for mode, words in figures.items():
             with _peer(command, mode) as process:
-                process.ask(**_task(name, config, mode))
-                process.freeze()
-
-                def theirs(process: PeerProcess = process) -> float:
-                    with process.running():
-                        return float(process.ask(seconds=pace.seconds)["rate"])
-
+                process.prepare(**_task(name, config, mode))
+                theirs = partial(process.rate, seconds=pace.seconds)
                 measures = {"ours": partial(ours, mode), "theirs": theirs}
                 measured = interleave(measures, pace.rounds)
             yield Result(

@@ -5,7 +5,6 @@ loop that never sleeps. An environment that is reset takes a step of its own, wh
 """
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,13 +29,13 @@ def _install(interpreter: Path) -> None:
     # name that it has not defined.
     name = packages / "pufferlib_setup.pth"
     name.write_text("import builtins; builtins.c_extension_paths = []\n")
-    pip = (str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    done = subprocess.run(
-        # Into the environment's torch, by which it is compiled.
-        (*pip, "--no-deps", "--no-build-isolation", f"pufferlib=={_VERSION}"),
-        # Without nvcc, with which it would ask for CUDA.
-        env={**os.environ, "NO_OCEAN": "1", "PATH": os.defpath},
-    )
-    name.unlink()
-    if done.returncode != 0:
-        raise RuntimeError("PufferLib could not be built; is there a C++ compiler?")
+    try:
+        virtual_environment.install(
+            interpreter,
+            # Into the environment's torch, by which it is compiled.
+            *("--no-deps", "--no-build-isolation", f"pufferlib=={_VERSION}"),
+            NO_OCEAN="1",
+            PATH=os.defpath,  # without nvcc, with which it would ask for CUDA
+        )
+    finally:
+        name.unlink()

@@ -11,6 +11,7 @@ import importlib.resources
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,14 +25,17 @@ from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 
 _PATIENCE_SECONDS = 180.0
+# Of each of their programs.
+FLAGS = (
+    *("--algo=APPO", "--async_rl=True", "--serial_mode=False", "--device=cpu"),
+    *("--num_workers=2", "--worker_num_splits=2", "--experiment=peer"),
+    *("--decorrelate_experience_max_seconds=0", "--summaries_use_frameskip=False"),
+)
 _FLAGS = (
-    *("--algo=APPO", "--async_rl=True", "--serial_mode=False"),
-    *("--num_workers=2", "--policy_workers_per_policy=1", "--worker_num_splits=2"),
-    *("--num_epochs=1", "--num_batches_per_epoch=1", "--rollout=32", "--device=cpu"),
+    *("--policy_workers_per_policy=1", "--train_for_env_steps=1000000000000"),
+    *("--num_epochs=1", "--num_batches_per_epoch=1", "--rollout=32"),
     # What ours does not do either, and what would cost them time.
     *("--normalize_input=False", "--normalize_returns=False", "--save_every_sec=1000000"),
-    *("--decorrelate_experience_max_seconds=0", "--summaries_use_frameskip=False"),
-    *("--train_for_env_steps=1000000000000", "--experiment=peer"),
 )
 _RECURRENT = (
     *("--use_rnn=True", "--rnn_type=lstm", "--rnn_num_layers=1", "--recurrence=32"),
@@ -124,18 +128,14 @@ def _results(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Result]:
         System(workload.config) as system,
         PeerProcess(command, patience_seconds=_PATIENCE_SECONDS) as process,
     ):
-        process.ask(flags=[*_FLAGS, *task.flags])
-        process.freeze()
+        process.prepare(flags=[*FLAGS, *_FLAGS, *task.flags])
         system.run_until(lambda: system.parts.learning.updates > 0)
 
         def ours() -> float:
             interval = system.run(pace.seconds, by_updates=True)
             return interval.steps / interval.seconds
 
-        def theirs() -> float:
-            with process.running():
-                return float(process.ask(seconds=pace.seconds)["rate"])
-
+        theirs = partial(process.rate, seconds=pace.seconds)
         measured = interleave({"ours": ours, "theirs": theirs}, pace.rounds)
     yield Result(
         name=f"{workload.name}: acting and learning",

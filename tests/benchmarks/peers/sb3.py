@@ -7,10 +7,8 @@ theirs that time is left out, except from the seconds of whole processes.
 """
 
 import json
-import os
 import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,12 +18,11 @@ from typing import Any, NamedTuple
 
 from learner.extras.bench.measuring import Pace, Result, interleave
 from seedrl import config_io
-from seedrl.exit_codes import ExitCode
 from tests.benchmarks.conditions import network_name
+from tests.benchmarks.ended_runs import train
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.virtual_environment import PROGRAMS
 
-_DEADLINE_SECONDS = 600.0
 # Enough for every program of a run to be compiled.
 _WARM_UP_STEPS = 20_000
 
@@ -152,24 +149,11 @@ def _ours(name: str, seed: int) -> Learned:
     return found._replace(exit_seconds=exit_seconds)
 
 
-def train(name: str, seed: int, *flags: str) -> list[dict[str, Any]]:
-    """The lines of `metrics.jsonl` of a run that ends by itself."""
-    with tempfile.TemporaryDirectory(prefix="seedrl-peers-") as folder:
-        workdir = Path(folder) / "run"
-        command = [sys.executable, "-m", "learner.cli.main", "train", name]
-        command += ["--seed", str(seed), "--workdir", str(workdir), *flags]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE_SECONDS)
-        if done.returncode not in (ExitCode.OK, ExitCode.TARGET_MISSED):
-            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
-        return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-
-
 def _theirs(interpreter: Path, name: str, seed: int) -> Learned:
     task = tomllib.loads((PROGRAMS / "sb3_tasks.toml").read_text())[name]
     plan = {**task, "seed": seed, "started": time.time()}
     command = [interpreter.absolute(), PROGRAMS / "sb3_learning.py", json.dumps(plan)]
-    # Ours would otherwise be found before the peer's own packages.
-    environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
+    environment = virtual_environment.variables()
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = map(json.loads, process.stdout)

@@ -33,9 +33,9 @@ from seedrl.fields import with_fields
 from seedrl.networks import decoder, weights
 from seedrl.token_env import TokenEnv
 from seedrl.types import Tree
-from tests.benchmarks.peers import sb3, virtual_environment
+from tests.benchmarks.ended_runs import rounds, train, warm_start
+from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
-from tests.benchmarks.token_samples import run_seedrl, warm_params
 
 _CONFIG = "reverse_grpo"
 _TARGET = 0.9
@@ -88,17 +88,20 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     differences: list[float] = []
     runs: dict[str, list[Trained]] = {"ours": [], "theirs": []}
     with tempfile.TemporaryDirectory(prefix="seedrl-trl-") as name:
-        folder = Path(name)
+        folders = [Path(name) / str(seed) for seed in range(pace.rounds)]
+        params = [
+            warm_start(_CONFIG, seed, until_loss=_UNTIL_LOSS, workdir=folder)
+            for seed, folder in enumerate(folders)
+        ]
 
         def measure(side: str) -> Trained:
             seed = len(runs[side])
-            config = with_fields(config_io.load(_CONFIG), {**_FIELDS, "seed": seed})
-            params = _warm_start(config, folder / str(seed))
             if side == "ours":
-                found = _ours(seed, folder / str(seed))
+                found = _ours(seed, folders[seed])
             else:
+                config = with_fields(config_io.load(_CONFIG), {**_FIELDS, "seed": seed})
                 tried = [
-                    _theirs(interpreter, config, params, folder / str(seed), threads)
+                    _theirs(interpreter, config, params[seed], folders[seed], threads)
                     for threads in sorted({1, num_cores()})
                 ]
                 differences.extend(difference for _, difference in tried)
@@ -106,9 +109,8 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
             runs[side].append(found)
             return found
 
-        _warm_start(with_fields(config_io.load(_CONFIG), {**_FIELDS, "seed": 0}), folder / "0")
         warm_up = f"--learning.total-steps={_WARM_UP_STEPS}"
-        sb3.train(_CONFIG, 0, *_FLAGS, warm_up, "--init-from", str(folder / "0"))
+        train(_CONFIG, 0, *_FLAGS, warm_up, "--init-from", str(folders[0]))
         interleave({side: partial(measure, side) for side in runs}, pace.rounds)
     for figure, unit, field, target, is_cost in _FIGURES:
         yield Result(
@@ -124,22 +126,12 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
         )
 
 
-def _warm_start(config: Config, workdir: Path) -> Tree:
-    """Its parameters; it is made if there is none."""
-    if not workdir.exists():
-        start = ("--until-loss", str(_UNTIL_LOSS), "--workdir", str(workdir))
-        run_seedrl("pretrain", _CONFIG, f"--seed={config.seed}", *start)
-    return warm_params(config, workdir)
-
-
 def _ours(seed: int, warm: Path) -> Trained:
     started = time.time()
-    lines = sb3.train(_CONFIG, seed, *_FLAGS, "--init-from", str(warm))
-    rounds = [
-        each for each in lines if each["kind"] == "evaluation" and not each["is_confirmation"]
-    ]
-    reached = next(each for each in rounds if each["mean_return"] >= _TARGET)
-    first, end = rounds[0]["time_seconds"], reached["time_seconds"]
+    lines = train(_CONFIG, seed, *_FLAGS, "--init-from", str(warm))
+    played = rounds(lines)
+    reached = next(each for each in played if each["mean_return"] >= _TARGET)
+    first, end = played[0]["time_seconds"], reached["time_seconds"]
     counts = [
         (each["time_seconds"], each["generated_tokens"])
         for each in lines

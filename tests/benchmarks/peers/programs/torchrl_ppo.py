@@ -1,5 +1,9 @@
 """TorchRL's PPO behind its inference server, with asynchronous groups of environments.
 
+Their fastest layout of those tried: a process for each group of environments, which asks a server
+process for its actions and sends whole rollouts. Others cost as much CPU or more a step:
+environments in threads, in two processes with shared memory, or each in a process of its own.
+
 `ppo_commands.py` says what it is asked for.
 """
 

@@ -1,7 +1,0 @@
-"""Breakout against Sample Factory; see `tests.benchmarks.peers.atari`."""
-
-import functools
-
-from tests.benchmarks.peers import atari
-
-run = functools.partial(atari.run, atari.BREAKOUT)

@@ -3,14 +3,14 @@
 `python -m tests.benchmarks.first_action [ROUNDS]`. A first run, not counted, compiles the programs.
 """
 
-import contextlib
-import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from tests.system.processes import records
 
 _DEADLINE_SECONDS = 300.0
 _POLL_SECONDS = 0.02
@@ -29,12 +29,9 @@ def seconds() -> float:
         try:
             while process.poll() is None and time.time() < start + _DEADLINE_SECONDS:
                 time.sleep(_POLL_SECONDS)
-                # Not there yet, or its last line is just being written.
-                with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-                    for line in (workdir / "metrics.jsonl").read_text().splitlines():
-                        values = json.loads(line)
-                        if values["kind"] == "metrics" and values["env_steps"] > 0:
-                            return float(values["time_seconds"]) - start
+                for values in records(workdir):
+                    if values["env_steps"] > 0:
+                        return float(values["time_seconds"]) - start
         finally:
             process.terminate()
             process.wait()

@@ -6,7 +6,6 @@ servers, which are measured in the same way. `python -m tests.benchmarks.forced 
 """
 
 import itertools
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from tests.benchmarks.paced_environment import set_pace
 from tests.benchmarks.started_runs import Observed, running
+from tests.system.processes import events
 
 NAME = "balance auto"
 _PACES = (0, 50, 0)
@@ -24,6 +24,7 @@ _PHASE_SECONDS = 45.0
 _LEAST = 0.95
 _MOST_MOVES, _MINUTE = 3, 60.0
 _SLOTS = 16
+_WINDOW = 5  # points, once a second
 # Learning does 8 steps in 40 ms: 200 steps/s, as many as 10 env servers of 50 ms.
 _WORDS = (
     *("--replay.ratio", "4", "--learning.batch-sequences", "32"),
@@ -65,17 +66,12 @@ def _points(run: Observed) -> Iterator[tuple[float, int]]:
         time.sleep(1.0)
 
 
-def moves_of(run: Path) -> list[dict[str, Any]]:
-    """The events of moves, in order."""
-    events = map(json.loads, (run / "events.jsonl").read_text().splitlines())
-    return [event for event in events if event["kind"] == "balance"]
-
-
 def measured(seconds: float, folder: Path) -> dict[str, Any]:
     """Runs all of it."""
     static = {number: fixed(number, seconds, folder / str(number)) for number in _FIXED}
     phases = followed(folder / "auto")
-    return {"static": static, "phases": phases, "moves": moves_of(folder / "auto" / "run")}
+    moves = events(folder / "auto" / "run", "balance")
+    return {"static": static, "phases": phases, "moves": moves}
 
 
 def rate(points: Sequence[tuple[float, int]]) -> float:
@@ -83,13 +79,13 @@ def rate(points: Sequence[tuple[float, int]]) -> float:
     return (after - before) / max(end - start, 1e-9)
 
 
-def longest_below(points: Sequence[tuple[float, int]], least: float, window: int = 5) -> float:
+def longest_below(points: Sequence[tuple[float, int]], least: float) -> float:
     """The longest time without a break in which the rate over a few points is below `least`."""
     longest, since = 0.0, None
-    for number in range(window, len(points)):
+    for number in range(_WINDOW, len(points)):
         now = points[number][0]
-        is_below = rate(points[number - window : number + 1]) < least
-        since = (points[number - window][0] if since is None else since) if is_below else None
+        is_below = rate(points[number - _WINDOW : number + 1]) < least
+        since = (points[number - _WINDOW][0] if since is None else since) if is_below else None
         longest = max(longest, now - since if since is not None else 0.0)
     return longest
 
@@ -105,23 +101,28 @@ def most_in_a_minute(moves: Sequence[Mapping[str, Any]]) -> int:
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """What happened, and a verdict for each part of the issue's line."""
-    static = {int(number): rates for number, rates in found["static"].items()}
+    """What happened, and what was promised."""
+    static: Mapping[int, Mapping[int, float]] = found["static"]
     for number, rates in static.items():
         shown = ", ".join(f"{value:.0f} steps/s at {pace} ms" for pace, value in rates.items())
         yield f"{number:3} env servers: {shown}"
     for move in found["moves"]:
         yield f"  {move['text']}"
     for number, (pace, points) in enumerate(zip(_PACES, found["phases"], strict=True)):
-        best = max(rates.get(pace) or rates[str(pace)] for rates in static.values())
+        best = max(rates[pace] for rates in static.values())
         start = points[0][0]
         late = [point for point in points if point[0] - start >= _FOLLOW_SECONDS]
         share = rate(late) / best
         text = f"phase {number + 1}, {pace} ms, after 30 s: {share:.2f} of the best fixed setting"
-        yield f"{'met' if share >= _LEAST else 'MISSED'}: {text} (at least {_LEAST})"
+        yield promised(share >= _LEAST, f"{text} (at least {_LEAST})")
     most = most_in_a_minute(found["moves"])
-    yield f"{'met' if most <= _MOST_MOVES else 'MISSED'}: {most} moves in a minute (at most 3)"
+    yield promised(most <= _MOST_MOVES, f"{most} moves in a minute (at most {_MOST_MOVES})")
     every = list(itertools.chain(*found["phases"]))
     seconds = longest_below(every, _LEAST * rate(found["phases"][0]))
-    word = "met" if seconds <= _FOLLOW_SECONDS else "MISSED"
-    yield f"{word}: below {_LEAST} of the start for {seconds:.0f} s (at most 30)"
+    text = f"below {_LEAST} of the start for {seconds:.0f} s (at most {_FOLLOW_SECONDS:.0f})"
+    yield promised(seconds <= _FOLLOW_SECONDS, text)
+
+
+def promised(is_met: bool, text: str) -> str:
+    """A line about a promise."""
+    return f"{'met' if is_met else 'MISSED'}: {text}"

@@ -36,15 +36,11 @@ def measured(tree: Path, name: str, seconds: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="seedrl-pairs-") as folder:
         path = Path(folder) / "bench.json"
         words = [*command(tree, name), "--rounds", "1", "--seconds", str(seconds)]
-        # Trees of before 0.1.0 call it otherwise.
-        bench = (tree / "learner" / "cli" / "bench.py").read_text()
-        output = "--output" if "options.output" in bench else "--json"
-        # The path of the tree comes before an editable install's.
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
         subprocess.run(
-            [*words, output, str(path)],
+            [*words, "--output", str(path)],
             cwd=tree,
-            env=environment,
+            # The path of the tree comes before an editable install's.
+            env={**os.environ, "PYTHONPATH": str(tree)},
             stdout=subprocess.DEVNULL,
             check=True,
         )
@@ -81,14 +77,14 @@ class PairsOptions:
 
 
 def main(options: PairsOptions) -> None:
-    old, new, rounds = options.old, options.new, options.rounds
+    old, new = options.old, options.new
     found: dict[Path, dict[str, list[float]]] = {tree: defaultdict(list) for tree in (old, new)}
-    for number in range(rounds):
+    for number in range(options.rounds):
         for tree in (old, new) if number % 2 == 0 else (new, old):
             for name in options.names:
                 for row, value in measured(tree.resolve(), name, options.seconds).items():
                     found[tree][row].append(value)
-        print(*table(found[old], found[new]), f"after {number + 1} of {rounds} rounds", sep="\n")
+        print(*table(found[old], found[new]), f"after {number + 1} rounds", sep="\n")
 
 
 if __name__ == "__main__":

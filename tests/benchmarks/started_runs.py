@@ -136,7 +136,6 @@ def _over_network(
 def _process(
     words: Sequence[str], folder: Path, *, on_one_core: bool = False
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    cores = os.sched_getaffinity(0)
     with (folder / f"{words[0]}.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", *words],
@@ -144,7 +143,7 @@ def _process(
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            preexec_fn=lambda: os.sched_setaffinity(0, {min(cores)} if on_one_core else cores),
+            preexec_fn=use_one_core if on_one_core else None,
         )
         try:
             yield process
@@ -155,6 +154,11 @@ def _process(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def use_one_core() -> None:
+    """Leaves this process only the first of its cores."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 class Delay(Proxy):

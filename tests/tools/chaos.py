@@ -142,14 +142,18 @@ FAULTS: dict[str, Fault] = {
 
 
 def _bring(
-    run: Run, names: list[str], chooser: random.Random, every: float, is_over: threading.Event
-) -> Counter[str]:
-    """Each fault once, in any order, again and again, from the first metrics on."""
-    done: Counter[str] = Counter()
+    run: Run,
+    names: list[str],
+    chooser: random.Random,
+    every: float,
+    done: Counter[str],
+    is_over: threading.Event,
+) -> None:
+    """Each fault once, in any order, again and again, from the first metrics on; counts them."""
     while True:
         for name in chooser.sample(names, len(names)):
             if is_over.wait(every):
-                return done
+                return
             if run.last():
                 # A process may just be started again.
                 with contextlib.suppress(OSError, IndexError):
@@ -197,9 +201,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="seedrl-chaos-", ignore_cleanup_errors=True) as folder:
         start, is_over, done = time.monotonic(), threading.Event(), Counter[str]()
         run = Run(Path(folder), flags.steps, is_of_tokens=flags.tokens)
-        chooser = random.Random(seed)
-        bring = lambda: done.update(_bring(run, flags.only, chooser, flags.every, is_over))  # noqa: E731
-        faults = threading.Thread(target=bring, daemon=True)
+        bringing = (run, flags.only, random.Random(seed), flags.every, done, is_over)
+        faults = threading.Thread(target=_bring, args=bringing, daemon=True)
         faults.start()
         samples = _watch(run, 60 * flags.minutes)
         is_over.set()
@@ -208,11 +211,15 @@ def main() -> int:
         own = [each for each in samples if each.pid == samples[-1].pid]
         found = run.accounts()
         line = {
-            **{"seed": seed, "seconds": round(time.monotonic() - start, 1), "faults": dict(done)},
-            **{"exit_codes": run.sessions, "env_steps": run.last().get("env_steps")},
-            **{"first": own[0]._asdict(), "last": own[-1]._asdict(), **found},
+            "seed": seed,
+            "seconds": round(time.monotonic() - start, 1),
+            "faults": done,
+            "exit_codes": run.sessions,
+            "env_steps": run.last().get("env_steps"),
+            "first": own[0]._asdict(),
+            "last": own[-1]._asdict(),
         }
-        print(json.dumps(line))
+        print(json.dumps(line | found))
         if found["residues"]:
             print((Path(folder) / "log").read_text()[-8000:], file=sys.stderr)
     return int(bool(found["residues"]))

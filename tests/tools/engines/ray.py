@@ -191,7 +191,7 @@ def follow(cluster: Cluster, run: Path, logs: list[Path]) -> None:
     with Launcher(logs[1], *words) as launcher:
         end(cluster, launcher)
     assert launcher.count("resuming from update") == 1, "it did not resume"
-    *_, last = played_rounds(run / run_files.METRICS)
+    last = played_rounds(run / run_files.METRICS)[-1].score
     say(f"{last.mean_return:.1f} over {last.episodes} episodes, at {last.env_steps} steps")
     assert last.is_confirmation and last.mean_return >= TARGET
 

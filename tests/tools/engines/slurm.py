@@ -47,17 +47,6 @@ _REQUEUED_SECONDS = 600.0
 _ENDS_SECONDS = 1200.0
 
 
-class Diary:
-    """Prints what happens, with the seconds since the start."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-
-    def say(self, text: str) -> None:
-        """One line."""
-        print(f"{time.monotonic() - self._start:6.0f} s  {text}", flush=True)
-
-
 def adapted(hosts: int) -> str:
     """The job file for CartPole on a Slurm of this machine, with two nodes of one env server."""
     text = (ROOT / "configs" / "jobs" / FILES[hosts]).read_text()
@@ -91,28 +80,28 @@ def main(hosts: int = 1) -> int:
 
 def follow(cluster: Cluster, folder: Path) -> bool:
     """Whether the job resumes where it was saved, and reaches its target."""
-    diary, run = Diary(), folder / "runs" / "seedrl"
+    run = folder / "runs" / "seedrl"
     job = cluster.call("sbatch", "--parsable", f"--output={folder / _LOG}", "slurm.sbatch")
-    diary.say(f"sbatch slurm.sbatch: job {job}")
+    say(f"sbatch slurm.sbatch: job {job}")
 
     def learns() -> bool:
         return status(run).get("updates", 0) > _UPDATES_BEFORE
 
     cluster.wait(_LEARNS_SECONDS, "learning", learns)
-    diary.say(f"it learns: {progress(run)}")
+    say(f"it learns: {progress(run)}")
     cluster.call("scontrol", "requeue", job)
-    diary.say(f"scontrol requeue {job}")
+    say(f"scontrol requeue {job}")
     cluster.wait(_REQUEUED_SECONDS, "the queue", lambda: states(cluster, job) == {"PENDING"})
     saved = progress(run)
-    diary.say(f"it has saved {saved}, and is in the queue again")
+    say(f"it has saved {saved}, and is in the queue again")
     cluster.wait(_REQUEUED_SECONDS, "resuming", lambda: any(map(_RESUMES.search, log_of(folder))))
     # All hosts say so, and the same.
     ((updates, steps),) = set(_RESUMES.findall("\n".join(log_of(folder))))
     resumed = f"{updates.replace(',', '')} updates, {steps.replace(',', '')} steps"
-    diary.say(f"it resumes from {resumed}")
+    say(f"it resumes from {resumed}")
     cluster.wait(_ENDS_SECONDS, "the end", lambda: states(cluster, job) <= _ENDED)
-    *_, last = played_rounds(run / run_files.METRICS)
-    diary.say(
+    last = played_rounds(run / run_files.METRICS)[-1].score
+    say(
         f"{', '.join(states(cluster, job))}: {last.mean_return:.1f} over {last.episodes} episodes, "
         f"at {last.env_steps} steps"
     )
@@ -133,6 +122,11 @@ def status(run: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found
+
+
+def say(text: str) -> None:
+    """One line, with the time."""
+    print(time.strftime("%H:%M:%S"), text, flush=True)
 
 
 def log_of(folder: Path) -> list[str]:

@@ -86,6 +86,7 @@ _PROGRAMS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
 
 TRAIN = "seedrl train cartpole_r2d2 "
 LEARNER = "learner cartpole_r2d2 --workdir w "
+HOST = f"{LEARNER} --process-count 2 --process-index 0 --coordinator a:1 "
 ENV_SERVER = "env server --learner h:1 --num-envs 2 "
 
 # Command -> what the line names, with exit code 2.
@@ -122,6 +123,9 @@ USAGE: dict[str, str] = {
     "seedrl train own.json --allow .": "/own.json: config.agent: AssertionError: no number",
     "seedrl train 'mein Lauf ü/konfig ß.py'": "/mein Lauf ü/konfig ß.py: expected a Config",
     f"{TRAIN} --agent.learning-rat 1": "did you mean --agent.learning-rate or",
+    f"{TRAIN} --lr 1": "did you mean --agent.learning-rate?",
+    f"{TRAIN} --learn.total 1": "did you mean --learning.total-steps?",
+    f"{TRAIN} --max-sec 1": "did you mean --learning.max-seconds?",
     f"{TRAIN} --agent.priority-mix 1": "agent.priority_mix is now agent.priority_eta",
     f"{TRAIN} --launch.restarts 3": "launch.restarts is now automatic",
     f"{TRAIN} --agent.network.torso-sizes 64,64": "torso-sizes: expected INT, several",
@@ -157,7 +161,15 @@ USAGE: dict[str, str] = {
     f"{TRAIN} --workdir /proc/run": "--workdir",
     "learner cartpole_r2d2": "--workdir",
     "learner cartpole_r2d2 --workdir afile/run": "--workdir",
+    f"{LEARNER} --bind unix:afile/socket --serving.insecure": "serving.bind",
+    # Of the four devices that tests have.
     f"{LEARNER} --learning.num-devices 8": "learning.num_devices",
+    f"{LEARNER} --learning.num-devices 2 --serving.inference-devices 3": "learning.num_devices",
+    f"{LEARNER} --serving.inference-devices 4": "serving.inference_devices",
+    f"{LEARNER} --learning.batch-sequences 6": "learning.batch_sequences",
+    f"{LEARNER} --serving.training-slots 3": "serving.training_slots",
+    f"{LEARNER} --learning.num-devices 1 --serving.inference-devices 3 "
+    "--serving.training-slots 2": "serving.training_slots",
     f"{LEARNER} --process-count 2 --process-index 0": "--coordinator",
     f"{LEARNER} --process-count 2 --coordinator a:1": "--process-index",
     f"{LEARNER} --process-count 2 --process-index 2 --coordinator a:1": "--process-index",
@@ -166,6 +178,10 @@ USAGE: dict[str, str] = {
     f"{LEARNER} --process-count 2 --process-index 0 --coordinator a:0": "--coordinator",
     f"{LEARNER} --process-count 2 --process-index 0 --coordinator :7": "--coordinator",
     f"{LEARNER} --process-count 0": "--process-count",
+    HOST: "serving.token_file",
+    f"{HOST} --serving.token-file afile": "16 to 1024",
+    f"{HOST} --checkpoint.replay": "checkpoint.replay: expected false with --process-count",
+    HOST.replace("cartpole_r2d2", "pendulum_ppo"): "--process-count: learning.schedule",
     f"{LEARNER} --coordinator a:1": "--process-count",
     "env server": "--learner",
     "env server --learner 127.0.0.1 --num-envs 2": "--learner",
@@ -191,6 +207,7 @@ USAGE: dict[str, str] = {
     "seedrl evaluate untrained --seed -1": "--seed",
     "seedrl evaluate untrained --seed 99999999999": "--seed: expected 0 to 2147483647",
     "seedrl evaluate untrained --best --save": "--save",
+    "seedrl evaluate scored --save": "--save",
     "seedrl record untrained --episodes 0": "--episodes",
     "seedrl export untrained --best --update 3": "--update",
     "seedrl export untrained --output a --safetensors b": "--safetensors",
@@ -214,6 +231,7 @@ USAGE: dict[str, str] = {
     "seedrl tune cartpole_r2d2 --total-seconds 0": "--total-seconds",
     "seedrl tune cartpole_r2d2 --most-env-servers 0": "--most-env-servers",
     "seedrl tune pendulum_ppo": "learning.schedule",
+    **{f"seedrl {name} coded": "os:system" for name in ("tune", "bounds", "balance")},
     f"{TRAIN} --profile nosuch.json": "--profile",
     f"{TRAIN} --balance always": "--balance",
     f"{TRAIN} --balance auto --launch.envs-per-server 66": "launch.envs_per_server",
@@ -288,6 +306,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_bytes(b"\xff\x00\xfe")
     saved, own = _saved()
     (tmp_path / "untrained" / "config.json").write_text(saved)
+    # A folder is in the place of the file.
+    (tmp_path / "scored" / "final_score.json").mkdir(parents=True)
+    (tmp_path / "scored" / "config.json").write_text(saved)
+    (tmp_path / "coded").mkdir()
+    (tmp_path / "coded" / "config.json").write_text(saved.replace("CartPole-v1", "os:system"))
     (tmp_path / "newer.json").write_text(saved.replace('"seed": 0', '"seed": 0, "future": 3'))
     (tmp_path / "typed.json").write_text(saved.replace('"seed": 0', '"seed": "zero"'))
     own = own.replace("FOLDER", str(tmp_path)).replace('"number": 3', '"number": 0')

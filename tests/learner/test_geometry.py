@@ -1,6 +1,7 @@
 import dataclasses
 import os
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax
 import pytest
@@ -13,22 +14,14 @@ from seedrl.errors import ConfigError
 from seedrl.replay.experience import Scale
 
 
-def _config(
-    *, slots: int = 8, page_steps: int = 0, min_steps: int = 400, **learning: Any
-) -> Config:
+def _config(**learning: Any) -> Config:
     return Config(
         environment=EnvironmentConfig(id="CartPole-v1"),
         agent=R2D2Config(burn_in=10, unroll=20, n_steps=5, stride=10),
-        serving=ServingConfig(training_slots=slots, evaluation_slots=0),
-        replay=ReplayConfig(capacity_steps=1000, min_steps=min_steps, page_steps=page_steps),
+        serving=ServingConfig(training_slots=8, evaluation_slots=0),
+        replay=ReplayConfig(capacity_steps=1000, min_steps=400),
         learning=LearningConfig(**({"batch_sequences": 12} | learning)),
     )
-
-
-def _refusal(config: Config, topology: Topology | None = None) -> str:
-    with pytest.raises(ConfigError) as caught:
-        plan_geometry(config, *(() if topology is None else (topology,)))
-    return str(caught.value)
 
 
 def test_hosts_that_have_not_as_many_devices_are_refused_unless_they_take_as_many(
@@ -38,7 +31,9 @@ def test_hosts_that_have_not_as_many_devices_are_refused_unless_they_take_as_man
     of_hosts = {None: all_of, 0: all_of, 1: all_of[:2]}
     monkeypatch.setattr(jax, "local_devices", lambda process_index=None: of_hosts[process_index])
     topology = Topology("a:1", 2, 0)
-    assert "learning.num_devices" in _refusal(_config(), topology)
+    with pytest.raises(ConfigError) as caught:
+        plan_geometry(_config(), topology)
+    assert "learning.num_devices" in str(caught.value)
     assert len(plan_geometry(_config(num_devices=4), topology).everywhere) == 4
 
 
@@ -60,38 +55,10 @@ def test_devices_that_learn_act_too_unless_others_do() -> None:
         assert (list(geometry.devices), list(geometry.inference)) == expected
 
 
-@pytest.mark.parametrize(
-    ("field", "inference_devices", "fields"),
-    [
-        ("serving.inference_devices", 4, {}),
-        ("learning.num_devices", 3, {"num_devices": 2}),
-        ("serving.training_slots", 3, {"num_devices": 1, "slots": 2}),
-        ("learning.num_devices", 0, {"num_devices": 5, "batch_sequences": 10}),
-        ("learning.batch_sequences", 0, {"batch_sequences": 6}),
-        ("serving.training_slots", 0, {"slots": 3}),
-    ],
-)
-def test_what_does_not_fit_the_four_devices_is_refused_by_field(
-    field: str, inference_devices: int, fields: dict[str, Any]
-) -> None:
-    config = _config(**fields)
-    serving = dataclasses.replace(config.serving, inference_devices=inference_devices)
-    assert field in _refusal(dataclasses.replace(config, serving=serving))
-
-
-class _Device:
-    """A device that says how much memory it has."""
-
-    device_kind = "test device"
-
-    def memory_stats(self) -> dict[str, int]:
-        return {"bytes_limit": 2**30}
-
-
 def test_a_device_that_knows_its_memory_is_asked() -> None:
-    devices: Any = [_Device()]
+    device = SimpleNamespace(device_kind="test device", memory_stats=lambda: {"bytes_limit": 2**30})
     config = _config(num_devices=1)
-    found = scale(config, plan_geometry(config)._replace(devices=devices))
+    found = scale(config, plan_geometry(config)._replace(devices=cast(Any, [device])))
     assert found == Scale(1, 12, 8, 2**30, "test device")
 
 

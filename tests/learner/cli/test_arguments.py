@@ -9,7 +9,6 @@ from learner.cli.arguments import parse
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import difference, to_json
-from seedrl.errors import ConfigError
 
 CARTPOLE = config_io.load("cartpole_r2d2")
 
@@ -78,19 +77,3 @@ def test_a_factory_of_the_current_folder_is_found_from_another_one(
     (tmp_path / "mine.py").touch()
     _, config = parse(Options, words, prog="test")
     assert config_io.to_allow(config_io.to_json(config)) == [str(tmp_path)]
-
-
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        ("--agent.lr", "--agent.learning-rate"),
-        ("--lr", "--agent.learning-rate"),
-        ("--learn.total", "--learning.total-steps"),
-        ("--max-sec", "--learning.max-seconds"),
-        ("--numbr", "--number"),
-    ],
-)
-def test_a_misspelt_option_suggests_by_prefix_initials_and_likeness(word: str, meant: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(Options, ["cartpole_r2d2", word, "1"], prog="test")
-    assert f"unknown option {word}; did you mean {meant}?" in str(caught.value)

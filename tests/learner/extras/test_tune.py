@@ -127,24 +127,6 @@ def test_a_profile_sets_nothing_else(tmp_path: Path, text: str) -> None:
     assert len(str(caught.value)) < 600 and str(caught.value).isprintable()
 
 
-def test_a_run_may_be_anybodys_and_its_code_is_not_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = config_io.load("cartpole_r2d2")
-    for command, name, named in (
-        ("tune", "os:system", "os:system"),
-        ("bounds", "os:system", "os:system"),
-        ("balance", "os:system", "os:system"),
-        ("tune", "CartPole-v1", "--output"),
-    ):
-        environment = dataclasses.replace(config.environment, id=name)
-        text = config_io.to_json(dataclasses.replace(config, environment=environment))
-        (tmp_path / "config.json").write_text(text)
-        words = [command, str(tmp_path)] + ["--output", "no/such/file"] * (command != "bounds")
-        assert main(words) == 2
-        assert named in capsys.readouterr().err
-
-
 def test_the_command_writes_what_is_fastest_and_goes_on_after_what_does_not_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

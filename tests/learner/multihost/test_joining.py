@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,6 @@ from learner.processes.stop import StopRequest
 from seedrl import config_io, run_files
 from seedrl.config import Config
 from seedrl.errors import ConfigError
-from seedrl.fields import with_fields
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.learner.multihost.linked import at_once, linked
 from tests.patience import wait_until
@@ -135,34 +133,3 @@ def test_hosts_that_begin_with_other_parameters_are_refused(
 
     texts = at_once([lambda: refused(0, tmp_path), lambda: refused(1, None)])
     assert ["--init-from" in text and str(tmp_path) in text for text in texts] == [True, True]
-
-
-def test_hosts_need_a_token_or_a_network_that_is_trusted(tmp_path: Path) -> None:
-    config = config_io.load("cartpole_r2d2")
-    token = tmp_path / "token"
-    token.write_text("one that is much too short")
-
-    def refused(**serving: Any) -> str:
-        own = dataclasses.replace(
-            config, serving=dataclasses.replace(config.serving, bind="unix:/a", **serving)
-        )
-        with pytest.raises(ConfigError) as found, joined(Topology("a:1", 2, 0), own, StopRequest()):
-            pass
-        return str(found.value)
-
-    assert "serving.token_file" in refused()
-    assert "16 to 1024" in refused(token_file=str(token))
-
-
-@pytest.mark.parametrize(
-    ("section", "field", "value"),
-    [("learning", "schedule", "synchronous"), ("checkpoint", "replay", True)],
-)
-def test_what_several_hosts_cannot_do_is_refused_before_they_meet(
-    monkeypatch: pytest.MonkeyPatch, section: str, field: str, value: object
-) -> None:
-    monkeypatch.setattr(joining, "_meet", lambda *_: pytest.fail("they have met"))
-    config = with_fields(insecure(), {f"{section}.{field}": value})
-    with pytest.raises(ConfigError) as found, joined(Topology("a:1", 2, 0), config, StopRequest()):
-        pass
-    assert f"{section}.{field}" in str(found.value) and "--process-count" in str(found.value)

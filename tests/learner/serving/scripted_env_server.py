@@ -104,13 +104,11 @@ class Client:
         num_envs: int = 2,
         num_groups: int = 1,
         sent: Sequence[seedrl_pb2.Sent] = (),
-        *,
-        spec: EnvSpec = SPEC,
     ) -> "Client":
         self.send(hello(num_envs, num_groups, sent=sent))
         assign = self.receive().assign
         self.lease, self.groups = assign.lease, list(assign.groups)
-        self.send(ready(spec))
+        self.send(ready())
         return self
 
     def step(
@@ -119,19 +117,17 @@ class Client:
         step_type: StepType,
         group: int = 0,
         mark: float = 0.0,
-        *,
-        spec: EnvSpec = SPEC,
     ) -> None:
         size = len(self.groups[group].slots)
-        leaves = [np.zeros((size, *leaf.shape), leaf.dtype) for _, leaf in spec.leaves()]
+        leaves = [np.zeros((size, *leaf.shape), leaf.dtype) for _, leaf in SPEC.leaves()]
         leaves[0][:] = mark
         timestep = TimeStep(
             np.full(size, step_type, np.uint8),
             np.zeros(size, np.float32),
             np.ones(size, np.float32),
-            spec.unflatten(leaves),
+            SPEC.unflatten(leaves),
         )
-        self.send(StepPayload(packed(StepLayout(spec, size), group, sequence, timestep)))
+        self.send(StepPayload(packed(StepLayout(SPEC, size), group, sequence, timestep)))
 
     def end(self) -> tuple[grpc.StatusCode, str]:
         """How the learner ended the stream; nothing more may arrive before that."""
@@ -169,15 +165,13 @@ def _naming(link: str, message: seedrl_pb2.FromEnvServer) -> seedrl_pb2.FromEnvS
 def service_at(
     bind: str,
     *,
-    training: int = 4,
-    evaluation: int = 2,
     spec: EnvSpec | None = None,
     ready_deadline_seconds: float = 120.0,
 ) -> Service:
-    slots = SlotTable(training=training, evaluation=evaluation, seed=3)
+    slots = SlotTable(training=4, evaluation=2, seed=3)
     config = ServingConfig(
-        training_slots=training,
-        evaluation_slots=evaluation,
+        training_slots=4,
+        evaluation_slots=2,
         bind=bind,
         max_message_bytes=2**20,
         ready_deadline_seconds=ready_deadline_seconds,

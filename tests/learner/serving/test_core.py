@@ -33,7 +33,7 @@ DEADLINE = 0.5
 FIRST, MID, LAST = StepType
 
 
-def _serving(training: int = 8, evaluation: int = 2) -> Serving:
+def _serving(training: int, evaluation: int) -> Serving:
     slots = SlotTable(training=training, evaluation=evaluation, seed=0)
     return Serving(slots, page_steps=K, rule=free_running(DEADLINE))
 
@@ -273,14 +273,9 @@ def test_slots_that_are_only_reserved_keep_nobody_waiting() -> None:
     assert _lane(serving).num_live == 1
 
 
-def _one_group() -> tuple[Serving, Lease, Group]:
-    serving = _serving(training=2, evaluation=0)
-    lease = serving.lease(2, 1, "host:7")
-    return serving, lease, lease.groups[0]
-
-
 def test_a_first_row_in_an_episode_cuts_its_own_stream_and_no_other() -> None:
-    serving, _, group = _one_group()
+    serving = _serving(training=2, evaluation=0)
+    (group,) = serving.lease(2, 1, "host:7").groups
     _step(serving, group)
     _act(serving)
     before, epochs = group.streams.copy(), serving.slots.epochs[group.slots].copy()

@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 
 from learner.report.env_servers import EnvServerRegistry
-from learner.serving.batching import free_running, lock_step
+from learner.serving.batching import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import IDLE_SECONDS, EndError, Hub
@@ -37,14 +37,12 @@ def _hub(
     evaluation: int = 0,
     num_devices: int = 1,
     *,
-    is_lock_step: bool = False,
     metrics: tuple[str, ...] = (),
     name: str = "Some-v0",
     **arguments: Any,
 ) -> Hub:
     slots = SlotTable(training=4, evaluation=evaluation, seed=3, num_devices=num_devices)
-    rule = lock_step() if is_lock_step else free_running(0.0)
-    serving = Serving(slots, page_steps=2, rule=rule)
+    serving = Serving(slots, page_steps=2, rule=free_running(0.0))
     return Hub(serving, EnvironmentConfig(id=name, metrics=metrics), **arguments)
 
 

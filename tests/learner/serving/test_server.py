@@ -20,12 +20,11 @@ from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.learner_end import LearnerLink
-from seedrl.wire.payload import ActionLayout, StepLayout, split
+from seedrl.wire.payload import ActionLayout, StepLayout
 from seedrl.wire.seedrl_pb2 import Sent
 from tests.learner.serving.scripted_env_server import (
     ENVIRONMENT,
     FIRST,
-    LAST,
     MID,
     SECONDS,
     SPEC,
@@ -68,37 +67,6 @@ def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> 
         assert service.hub.wait_for_spec(SECONDS) == SPEC
         assert service.hub.live_slots("training").tolist() == [0, 1, 2, 3]
         assert service.hub.live_slots("evaluation").tolist() == [4, 5]
-
-
-def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) -> None:
-    layout = ActionLayout(DiscreteSpec(1000), 2)
-    with Client(service.address) as client:
-        client.shake_hands(num_envs=6, num_groups=2)
-        for sequence, step_type in enumerate([FIRST, MID, LAST, FIRST]):
-            for group in (0, 1):
-                client.step(sequence, step_type, group, mark=10 * sequence + group)
-            seen: dict[int, float] = {}
-            while len(seen) < 2:
-                batch = next_batch(service)
-                for item in batch.pending:
-                    seen[item.group.number] = item.timestep.observation["a"][0, 0]
-                service.hub.answer(batch, 100 * sequence + batch.slots)
-            assert seen == {0: 10 * sequence, 1: 10 * sequence + 1}
-            answers = {}
-            while len(answers) < 2:  # in one message, if they were computed together
-                for _, data in split(client.receive(), [layout] * 2):
-                    header, actions = layout.unpack(data)
-                    assert header.sequence == sequence
-                    answers[header.group] = actions.tolist()
-            expected = [100 * sequence + slot for slot in range(4)]
-            assert answers == {0: expected[:2], 1: expected[2:]}
-        client.step(0, FIRST, group=2)
-        batch = next_batch(service, "evaluation")
-        assert (batch.role, batch.slots.tolist()) == ("evaluation", [4, 5])
-        service.hub.answer(batch, np.zeros(2, np.int32))
-        assert isinstance(client.receive(), ActionsPayload)
-    ledger = service.hub.ledger()
-    assert (ledger["accepted"], ledger["answered"], ledger["completed"]) == (18, 18, 16)
 
 
 def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> None:
@@ -357,13 +325,6 @@ def test_a_peer_that_does_not_read_its_link_loses_its_lease(
 # --- reports of earlier leases ---
 
 
-def _step_on(service: Service, client: Client, num_steps: int) -> None:
-    for sequence in range(num_steps):
-        client.step(sequence, MID if sequence else FIRST)
-        _answer(service)
-        client.receive()
-
-
 @pytest.mark.usefixtures("way")
 def test_who_guesses_a_lease_ends_nobody(unix_service: Service) -> None:
     service = unix_service
@@ -371,7 +332,10 @@ def test_who_guesses_a_lease_ends_nobody(unix_service: Service) -> None:
         victim.shake_hands(num_envs=2)
         guesses = [*range(1, 100), victim.lease + 1, victim.lease ^ 1 << 63]
         attacker.shake_hands(sent=[Sent(lease=key % 2**64) for key in guesses])
-        _step_on(service, victim, num_steps=2)
+        for sequence, kind in enumerate((FIRST, MID)):
+            victim.step(sequence, kind)
+            _answer(service)
+            victim.receive()
         assert residues(service.hub.ledger(), ALWAYS) == []
 
 

@@ -21,12 +21,9 @@ def pace() -> Pace:
 @pytest.fixture(scope="session")
 def tiny() -> Workload:
     """CartPole with a network of a few units, of which there is little to compile."""
-    return _cartpole(
-        QNetworkConfig(torso="mlp", torso_sizes=(4,), core="none", head_sizes=(), frame_stack=1)
+    network = QNetworkConfig(
+        torso="mlp", torso_sizes=(4,), core="none", head_sizes=(), frame_stack=1
     )
-
-
-def _cartpole(network: QNetworkConfig) -> Workload:
     cartpole = workloads.cartpole()
     config = dataclasses.replace(
         cartpole.config,

@@ -56,16 +56,11 @@ def write_run(
     if confirmed is not None:
         line = evaluation(steps + 50, confirmed)
         lines.append({**line, "episodes": 100, "is_confirmation": True})
-    write_metrics(folder, lines)
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     if final is not None:
         score = {"mean": final, "episodes": 100, "updates": 77, "exploration": 0.0}
         (folder / "final_score.json").write_text(json.dumps(score))
     return folder
-
-
-def write_metrics(folder: Path, lines: Sequence[dict[str, Any]]) -> None:
-    """Replaces the run's metrics."""
-    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 def evaluation(env_steps: int, mean: float) -> dict[str, Any]:

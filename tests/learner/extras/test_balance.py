@@ -9,12 +9,11 @@ import pytest
 from learner.cli.main import main
 from learner.extras.balance import Curve, costs_of_run, knee, measure, png, scaled
 from learner.extras.bench.measuring import Pace
+from learner.extras.bench.workloads import Workload
 from learner.report.balance import Costs
 from seedrl import config_io
-from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import Config, LaunchConfig, check
+from seedrl.config import LaunchConfig, check
 from seedrl.errors import ConfigError
-from seedrl.networks.config import QNetworkConfig
 
 METRICS = {
     "kind": "metrics",
@@ -95,24 +94,12 @@ def test_a_run_predicts_for_others_without_being_run(
         assert words.split()[0] in capsys.readouterr().err
 
 
-def tiny() -> Config:
-    """CartPole with a network of a few units, of which there is little to compile."""
-    config = config_io.load("cartpole_r2d2")
-    network = QNetworkConfig(
-        torso="mlp", torso_sizes=(4,), core="none", head_sizes=(), frame_stack=1
-    )
-    return dataclasses.replace(
-        config,
-        agent=R2D2Config(network=network, burn_in=0, unroll=4, n_steps=1, stride=4),
-        learning=dataclasses.replace(config.learning, batch_sequences=2, num_devices=1),
-        launch=LaunchConfig(env_servers=1, envs_per_server=2),
-    )
-
-
 @pytest.mark.gate
-def test_a_curve_of_real_systems() -> None:
+def test_a_curve_of_real_systems(tiny: Workload) -> None:
     seen: list[str] = []
-    curve = measure(tiny(), Pace(1, 0.5), step_ms=10, most=2, look=seen.append)
+    launch = LaunchConfig(env_servers=1, envs_per_server=2)
+    config = dataclasses.replace(tiny.config, launch=launch)
+    curve = measure(config, Pace(1, 0.5), step_ms=10, most=2, look=seen.append)
     # A step of 10 ms, less what the model takes for the message.
     assert list(curve.rates) == [1, 2] and curve.costs.environment > 0.009
     assert "10 ms slower: measuring 2 env servers" in seen

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -16,12 +16,8 @@ from learner.extras.bench.system import System
 from learner.extras.bench.workloads import Workload
 from learner.report.stages import STAGES
 from seedrl import config_io
-from seedrl.agents.impala import ImpalaConfig
-from seedrl.agents.ppo import PpoConfig
-from seedrl.config import Config, LaunchConfig
+from seedrl.config import LaunchConfig
 from seedrl.errors import ConfigError
-from seedrl.networks.config import ActorCriticConfig
-from seedrl.replay.queue import QueueConfig
 from tests import own_process
 
 pytestmark = pytest.mark.slow
@@ -30,46 +26,12 @@ SLOTS = 4
 UPDATE_STEPS = 16  # at replay ratio 1: 4 sequences of 4 rows
 
 
-def replayed(config: Config) -> Config:
-    """Replay: 16 steps make up for an update."""
-    learning = dataclasses.replace(config.learning, batch_sequences=4)
-    return dataclasses.replace(config, learning=learning)
-
-
-def queued(config: Config) -> Config:
-    """A queue, where an update takes 2 sequences of 4 steps and more."""
-    network = ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none")
-    return dataclasses.replace(
-        config,
-        agent=ImpalaConfig(network=network, unroll=4),
-        replay=QueueConfig(),
-        learning=dataclasses.replace(config.learning, batch_sequences=2),
-    )
-
-
-def synchronous(config: Config) -> Config:
-    """One thread that acts and learns in turn."""
-    network = ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none")
-    return dataclasses.replace(
-        config,
-        agent=PpoConfig(network=network, unroll=4),
-        replay=QueueConfig(ahead_updates=1),
-        learning=dataclasses.replace(
-            config.learning, batch_sequences=SLOTS, schedule="synchronous"
-        ),
-    )
-
-
-@contextlib.contextmanager
-def running(tiny: Workload, kind: Callable[[Config], Config]) -> Iterator[System]:
-    config = dataclasses.replace(tiny.config, launch=LaunchConfig(env_servers=2, groups=1))
-    with System(prepared(kind(config))) as system:
-        yield system
-
-
 @pytest.fixture(scope="module")
 def system(tiny: Workload) -> Iterator[System]:
-    with running(tiny, replayed) as system:
+    learning = dataclasses.replace(tiny.config.learning, batch_sequences=4)
+    launch = LaunchConfig(env_servers=2, groups=1)
+    config = dataclasses.replace(tiny.config, learning=learning, launch=launch)
+    with System(prepared(config)) as system:
         yield system
 
 
@@ -77,7 +39,25 @@ def system(tiny: Workload) -> Iterator[System]:
 def test_each_side_is_measured_while_the_other_one_rests(
     system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    check_sides(system, replayed)
+    sides, acting, learning = Sides(system), system.parts.acting[0], system.parts.learning
+    assert system.served.config.serving.training_slots == SLOTS
+    sides.collect()
+    assert learning.updates == 0
+    for _ in range(2):
+        assert sides.run(0.05).steps > 0
+        limiter, updates = system.parts.channel.limiter.now, learning.updates
+        assert sides.act(0.05).steps > 0
+        assert learning.updates == updates
+        assert system.parts.channel.limiter.now == limiter
+        sides.collect()
+        steps, limiter = acting.training_steps, system.parts.channel.limiter.now
+        assert sides.learn(0.05).updates > 0
+        assert learning.updates > updates
+        assert acting.training_steps == steps
+        after = system.parts.channel.limiter.now
+        assert after.metrics() == limiter.metrics() and after.may_act() == limiter.may_act()
+    # A row in ten or so is the first one of an episode, which is no step.
+    assert 0.8 * UPDATE_STEPS < sides.update_steps() <= UPDATE_STEPS
 
     # The command, of a run's directory; as if it had started this system.
     monkeypatch.setattr(bounds, "System", lambda _: contextlib.nullcontext(system))
@@ -86,39 +66,6 @@ def test_each_side_is_measured_while_the_other_one_rests(
         assert main(["bounds", str(tmp_path), "--seconds", "0.05", "--rounds", "1"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == 6 and shown[1].startswith("acting without learning")
-
-
-def check_sides(system: System, kind: Callable[[Config], Config]) -> None:
-    """While one side is measured the other rests; an update takes a known number of steps."""
-    sides, acting, learning = Sides(system), system.parts.acting[0], system.parts.learning
-    assert system.served.config.serving.training_slots == SLOTS
-    sides.collect()
-    assert learning.updates == 0
-    for _ in range(2):
-        assert sides.run(0.05).steps > 0
-        limiter, updates = system.parts.channel.limiter.now, learning.updates
-        held = learning.accounts().get("waiting")
-        assert sides.act(0.05).steps > 0
-        assert learning.updates == updates
-        assert system.parts.channel.limiter.now == limiter
-        assert learning.accounts().get("waiting") == held
-        sides.collect()
-        steps = acting.training_steps
-        limiter, held = system.parts.channel.limiter.now, learning.accounts().get("waiting")
-        assert sides.learn(0.05).updates > 0
-        assert learning.updates > updates
-        assert acting.training_steps == steps
-        after = system.parts.channel.limiter.now
-        assert after.metrics() == limiter.metrics() and after.may_act() == limiter.may_act()
-        assert learning.accounts().get("waiting") == held
-    window = system.served.config.agent.window
-    expected = {
-        replayed: UPDATE_STEPS,
-        queued: 2 * window.length,
-        synchronous: SLOTS * window.length,
-    }
-    # A row in ten or so is the first one of an episode, which is no step.
-    assert 0.8 * expected[kind] < sides.update_steps() <= expected[kind]
 
 
 @pytest.mark.gate

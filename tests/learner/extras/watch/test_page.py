@@ -2,18 +2,16 @@
 
 import json
 import shutil
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from learner.extras.watch.application import listen, web_server
 from tests.learner.extras.watch import browser as chromium
 from tests.learner.extras.watch.browser import Browser
+from tests.learner.extras.watch.served import served
 from tests.learner.extras.watch.simulated_run import SimulatedRun
-from tests.patience import SECONDS
 
 ROOT = Path(__file__).parents[4]
 
@@ -39,16 +37,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def url(browser: Browser, tmp_path: Path) -> Iterator[str]:
     """Of the page that shows the runs below `tmp_path`."""
-    with listen("127.0.0.1", 0) as listening:
-        server = web_server(tmp_path)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
+    with served(tmp_path) as url:
         browser.show()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        yield url
         browser.open("about:blank")
-        server.should_exit = True
-        thread.join(SECONDS)
-        assert not thread.is_alive()
 
 
 # Each visible element with a text of its own: the text, its colour, the backgrounds from its own to

@@ -17,8 +17,7 @@ from learner.checkpoints.restoring import (
     require_fit,
     take_over,
 )
-from learner.learning.learn_step import LearnerState, initial_state
-from learner.learning.loop import Snapshot
+from learner.learning.learn_step import initial_state
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
@@ -28,52 +27,10 @@ from seedrl.config import Config
 from seedrl.config_io import load, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
-from seedrl.replay.index import PageIndex
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from tests.learner.checkpoints.snapshots import (
     CONFIG,
-    META,
-    abstract_of,
-    checkpoint_of,
-    replay,
-    state,
 )
-
-
-def _assert_same(got: Any, expected: Any) -> None:
-    assert jax.tree.structure(got) == jax.tree.structure(expected)
-    for left, right in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        assert left.dtype == right.dtype
-        np.testing.assert_array_equal(left, right)
-
-
-def test_a_learner_state_comes_back_bit_by_bit(tmp_path: Path) -> None:
-    found = checkpoint_of(tmp_path, Snapshot(state(), [], (), 12, {}))
-    assert (found.step, found.meta) == (5, META)
-    restored = stored_arrays.read_tree(found.path, abstract_of(state())._asdict())
-    _assert_same(LearnerState(**restored), state())
-    with pytest.raises(CheckpointError) as caught:
-        stored_arrays.read_tree(found.path, abstract_of(state(16))._asdict())
-    assert "params/core" in str(caught.value)
-
-
-def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
-    window = R2D2Config(burn_in=1, unroll=2, n_steps=1, stride=2).window
-    arguments: dict[str, Any] = {"capacity_pages": 3, "window": window, "page_steps": 2}
-    indices = [PageIndex(**arguments) for _ in range(2)]
-    for index, streams in zip(indices, ([4, 4, 9, 4], [5]), strict=True):
-        for stream in streams:
-            index.plan([stream])
-    found = checkpoint_of(
-        tmp_path, Snapshot(state(), [index.state() for index in indices], replay(), 12, {})
-    )
-    abstract = {"replay": abstract_of(replay(seed=1))}
-    _assert_same(stored_arrays.read_tree(found.path, abstract)["replay"], replay())
-    for index, saved in zip(indices, found.meta["replay_indices"], strict=True):
-        fresh = PageIndex(**arguments)
-        fresh.restore(saved)
-        assert fresh.state() == index.state()
-        assert fresh.num_sequences == index.num_sequences
 
 
 def test_waiting_groups_of_another_size_are_other_experience(tmp_path: Path) -> None:

@@ -196,18 +196,3 @@ def test_each_update_of_a_turn_is_a_piece_of_work_of_its_own() -> None:
         turn._run_once()
         assert len(done) == number
     assert done == ["act", "update", "update", "update", "nothing", "act"]
-
-
-def test_nothing_is_cut_short_while_all_env_servers_stay() -> None:
-    fleet = Fleet(0)
-    acting = Acting(fleet)
-    fleet.leases = [fleet.serving.lease(4, 2, "one"), fleet.serving.lease(3, 1, "two")]
-    for lease in fleet.leases:
-        fleet.serving.ready(lease)
-    for _ in range(3):
-        for group in fleet.serving.slots.holding():
-            if group.role == "training":
-                fleet._send(group)
-        fleet.serving.answered(acting._take(fleet.serving.queues[0]))
-    assert fleet.serving.accounts().get("discarded", 0) == 0
-    assert fleet.serving.accounts()["partial"] == 3 * SLOTS

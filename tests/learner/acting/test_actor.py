@@ -62,13 +62,12 @@ def _programs() -> ActPrograms:
 _shared_programs = functools.cache(_programs)
 
 
-def _actor(slots: list[int] | None, programs: ActPrograms | None = None) -> Actor:
+def _actor(slots: list[int], programs: ActPrograms | None = None) -> Actor:
     """An actor of three training slots and one for evaluation, which are called `slots`."""
     programs = programs or _shared_programs()
     shapes = BatchShapes(SPEC, num_training=3, num_evaluation=1)
     state = programs.init(jax.random.PRNGKey(0))
-    own = None if slots is None else np.array(slots, np.int32)
-    return Actor(programs, shapes, state, _exploration_at, own)
+    return Actor(programs, shapes, state, _exploration_at, np.array(slots, np.int32))
 
 
 def _batch(slots: list[int], position: int = 0) -> Batch:
@@ -95,7 +94,7 @@ def _act(actor: Actor, batch: Batch, env_steps: int = 0) -> list[int]:
 def _rows(actor: Actor, slots: list[int]) -> int:
     batch = _batch(slots)
     staged = actor.stage(batch)
-    actor.act(batch, staged, FROZEN)
+    assert len(actor.act(batch, staged, FROZEN)) == len(slots)  # of padding there are none
     return len(staged.rows.slot)
 
 
@@ -122,20 +121,6 @@ def test_exploration_that_falls_is_that_of_the_steps_of_the_run() -> None:
     assert tenths([1, 0], 500, 2) == [7, 6]
     assert tenths([1, 0], 5000, 3) == [4, 2]
     assert tenths([3], 0, 1) == tenths([3], 5000, 2) == [9]
-
-
-def test_each_row_is_answered_and_padding_is_cut_off() -> None:
-    actor = _actor(None)
-    batch = _batch([2, 0])
-    staged = actor.stage(batch)
-    timestep = staged.rows.timestep
-    actions = actor.act(batch, staged, FROZEN)
-    # Slot 2 explores at 0.3 and sees 0, slot 0 at 0.1 and sees 1; both for the first time.
-    assert actions.tolist() == [100 + 30 + 0, 100 + 10 + 1]
-    assert timestep.reward.tolist() == [0.0, 0.5]
-    assert timestep.step_type.tolist() == [StepType.MID] * 2
-    assert _act(actor, _batch([2])) == [200 + 30 + 0]
-    assert _rows(actor, [0, 1, 2]) == 3
 
 
 def test_an_agent_that_forgets_the_mask_ends_the_run_by_name() -> None:
@@ -180,7 +165,7 @@ def test_an_actor_of_any_slots_acts_as_that_of_the_first_ones(slots: list[int]) 
 
 
 def test_every_batch_takes_the_largest_program_until_the_others_are_compiled() -> None:
-    actor = _actor(None, _programs())
+    actor = _actor([0, 1, 2, 3], _programs())
     actor.warm_up_largest(FROZEN)
     with compilations() as names:
         rows = [_rows(actor, slots) for slots in ([0], [0, 1], [2, 1, 0], [3])]

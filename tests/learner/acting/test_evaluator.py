@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.acting.evaluator import Episode, Evaluator, Round, Score, pass_at
+from learner.acting.evaluator import Episode, Evaluator, Round, Score
 from learner.report.status import EvaluationStatus
 from learner.runtime.channel import VersionedParams
 from seedrl.config import EvaluationConfig
@@ -234,14 +234,6 @@ def test_an_episode_that_was_cut_short_counts_once() -> None:
     _begin(evaluation, [4])
     _end(evaluation, 4, 5.0)
     assert evaluation.score == _score(OLD, (3.0, 5.0)) and not evaluation.missing_slots.size
-
-
-@pytest.mark.parametrize(
-    ("answers", "right", "k", "expected"),
-    [(4, 2, 2, 5 / 6), (5, 1, 1, 0.2), (5, 1, 5, 1.0), (8, 0, 4, 0.0), (3, 3, 2, 1.0)],
-)
-def test_some_of_k_answers_are_right(answers: int, right: int, k: int, expected: float) -> None:
-    assert pass_at(k, answers=answers, right=right) == pytest.approx(expected)
 
 
 def test_pass_at_k_is_a_mean_over_questions_with_k_answers() -> None:

@@ -3,8 +3,6 @@
 Hub and programs are real; the agent says which parameters and which row it acted for.
 """
 
-import contextlib
-import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +21,6 @@ from learner.report.json_lines import LineReader, parsed
 from learner.report.metrics import Metrics
 from learner.runtime.channel import (
     ActorLearnerChannel,
-    FilledPages,
     RateLimiter,
     VersionedParams,
 )
@@ -105,21 +102,15 @@ class World(NamedTuple):
         return found
 
 
-@functools.cache
-def _programs() -> ActPrograms:
+@pytest.fixture(scope="module")
+def programs() -> ActPrograms:
     page = example_page(AGENT, SPEC, PAGE_STEPS)
     return build_act_programs(AGENT, page, num_training=2, num_slots=3)
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with _world(_programs(), tmp_path) as world:
-        yield world
-
-
-@contextlib.contextmanager
-def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
-    metrics = Metrics(folder)
+def world(programs: ActPrograms, tmp_path: Path) -> Iterator[World]:
+    metrics = Metrics(tmp_path)
     slots = SlotTable(training=2, evaluation=1, seed=3)
     serving = Serving(slots, page_steps=PAGE_STEPS, rule=free_running(0.0))
     hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
@@ -144,10 +135,8 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     )
     lease = hub.admit(Peer(), "peer", Hello(num_envs=3, num_groups=2))
     hub.ready(lease, SPEC)
-    try:
-        yield World(acting, hub, lease, channel)
-    finally:
-        metrics.close()
+    yield World(acting, hub, lease, channel)
+    metrics.close()
 
 
 def test_evaluation_keeps_its_parameters_for_a_round_while_training_takes_the_newest(
@@ -209,11 +198,6 @@ def test_the_last_parameters_are_played_while_training_rests(world: World) -> No
     assert world.acting.run_once() is None
 
 
-def _taken(world: World) -> list[FilledPages]:
-    """All that was sent."""
-    return [world.channel.pages.get() for _ in range(len(world.channel.pages))]
-
-
 def test_an_env_server_owes_one_step_after_another(world: World) -> None:
     first, second, _ = world.lease.groups
     nothing = TimeStep(*[np.zeros(0, np.uint8)] * 4)
@@ -250,7 +234,8 @@ def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
     assert not len(world.channel.pages)
     world.learn(2)
     world.play(1, MID, {0: 8, 1: 5})
-    (filled,) = _taken(world)
+    filled = world.channel.pages.get()
+    assert filled is not None and world.channel.pages.get() is None
     groups = world.lease.groups
     names = {int(group.slots[0]): int(group.streams[0]) for group in groups}
     assert names.keys() == {*TRAINING, EVALUATION}

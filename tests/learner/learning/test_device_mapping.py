@@ -143,19 +143,6 @@ def _pointers(tree: Tree) -> list[list[int]]:
     ]
 
 
-def test_every_shard_keeps_the_pages_that_its_plan_names(setting: Setting) -> None:
-    replay = setting.replay
-    for base in (10.0, 20.0):
-        replay = _insert(setting, replay, _marks(setting, base))
-    observation = np.asarray(replay.pages.steps.timestep.observation)
-    for shard in range(len(setting.devices)):
-        held = [10.0 + shard, 20.0 + shard, 0.0, 0.0]
-        np.testing.assert_array_equal(observation[shard, :, 0, 0], held)
-        np.testing.assert_array_equal(
-            np.asarray(replay.sampling_weight)[shard], [1.0, 1.0, 0.0, 0.0]
-        )
-
-
 def test_learning_leaves_the_replay_and_the_parameters_where_they_are(setting: Setting) -> None:
     state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
     state, replay, _ = setting.programs.learn(state, replay, (), np.float32(0))

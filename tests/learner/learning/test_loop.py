@@ -4,6 +4,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
@@ -129,27 +130,22 @@ def test_only_every_nth_update_that_counts_is_published() -> None:
     assert [each.version for each in published] == [7, 8, 10]
 
 
-def test_acting_lags_by_so_many_updates_but_for_the_last_parameters() -> None:
-    learning, channel, _ = _learning([0.0] * 5, lag_updates=2)
-    acted_with = []
-    for _ in range(5):
-        learning.run_once()
-        learning.finish_update()
-        acted_with.append(channel.params[0].version)
-    assert acted_with == [7, 7, 8, 9, 10]
-    learning.settle()
-    assert channel.last[0].version == 12
-
-
-def test_a_skipped_update_does_not_shorten_the_lag() -> None:
-    skips = [0.0, 0.0, 1.0, 0.0]
+@pytest.mark.parametrize(
+    ("skips", "versions", "last"),
+    [([0.0] * 5, [7, 7, 8, 9, 10], 12), ([0.0, 0.0, 1.0, 0.0], [7, 7, 7, 8], 10)],
+)
+def test_acting_lags_by_so_many_updates_that_count_but_for_the_last_parameters(
+    skips: list[float], versions: list[int], last: int
+) -> None:
     learning, channel, _ = _learning(skips, lag_updates=2)
     acted_with = []
     for _ in skips:
         learning.run_once()
         learning.finish_update()
         acted_with.append(channel.params[0].version)
-    assert acted_with == [7, 7, 7, 8]
+    assert acted_with == versions
+    learning.settle()
+    assert channel.last[0].version == last
 
 
 def test_a_restored_replay_lets_what_is_acted_first_count() -> None:

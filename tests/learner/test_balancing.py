@@ -1,15 +1,14 @@
 """Moves of a live run: a fleet whose speed is the model's, without time or processes."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from learner.balancing import Balancer, Setting
 from learner.processes.env_servers import Fleet, Fleets
-from learner.report.events import EventSink
 from learner.report.verdict import Conditions
+from tests.learner.report.listener import Heard
 
 
 class Started:
@@ -30,20 +29,11 @@ def counted(running: list[Fleet]) -> Any:
     return lambda fleet, _: Started(fleet, running)
 
 
-class Heard(EventSink):
-    def __init__(self) -> None:
-        self.moves: list[Mapping[str, Any]] = []
-
-    def report(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
-        assert kind == "balance" and text and not is_problem
-        self.moves.append(fields)
-
-
 class Simulated:
     """A run with env servers of t seconds a step, and a learner of `most` steps/s."""
 
-    def __init__(self, *, most: float = 1000.0, env_servers: int = 2, groups: int = 2) -> None:
-        self.most, self.step_seconds = most, 0.001
+    def __init__(self, *, env_servers: int = 2, groups: int = 2) -> None:
+        self.most, self.step_seconds = 1000.0, 0.001
         self.useful = math.inf  # env servers; more bring nothing, whatever the model says
         self.now, self.building = 0.0, 0
         self.running: list[Fleet] = []
@@ -57,6 +47,12 @@ class Simulated:
             listener=self.heard,
             clock=lambda: self.now,
         )
+
+    @property
+    def moves(self) -> list[dict[str, Any]]:
+        events = self.heard.events
+        assert all(each.kind == "balance" and not each.is_problem for each in events)
+        return [each.fields for each in events]
 
     @property
     def number(self) -> int:
@@ -98,7 +94,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_env_servers_are_started_for_a_slow_environment_and_released_after_it() -> None:
     run = Simulated()
     run.play(4)
-    assert run.heard.moves == [] and run.number == 2  # learning binds
+    assert run.moves == [] and run.number == 2  # learning binds
     run.step_seconds = 0.012
     run.play(1)
     assert run.number == 2  # it may be chance
@@ -112,7 +108,7 @@ def test_env_servers_are_started_for_a_slow_environment_and_released_after_it() 
     run.play(2)
     assert run.number == 2
     run.play(20)
-    first, first_measured, second, second_measured = run.heard.moves
+    first, first_measured, second, second_measured = run.moves
     assert (first["before"]["env_servers"], first["after"]["env_servers"]) == (2, 15)
     assert first["predicted"] == pytest.approx(5.0) and first["measured"] is None
     assert first_measured["measured"] == pytest.approx(5.0) and first_measured["is_kept"]
@@ -125,10 +121,10 @@ def test_a_move_in_vain_is_undone_and_tried_again_only_at_another_pace() -> None
     run.step_seconds, run.useful = 0.01, 2
     run.play(30)
     assert run.number == 2
-    assert [move["is_kept"] for move in run.heard.moves] == [True, False]
+    assert [move["is_kept"] for move in run.moves] == [True, False]
     run.step_seconds = 0.02
     run.play(4)
-    assert len(run.heard.moves) == 4
+    assert len(run.moves) == 4
 
 
 def test_a_minute_has_three_moves_at_most() -> None:
@@ -159,7 +155,7 @@ def test_groups_and_the_deadline_follow_the_verdict() -> None:
     run.step_seconds = 0.01
     run.play(1)
     run.play(1, **late)  # the two intervals do not agree
-    assert run.heard.moves == []
+    assert run.moves == []
     run.play(1, **late)
     assert run.deadlines == [0.004] and run.number == 2
     run.play(3, **late)  # in vain: the simulation knows no deadline

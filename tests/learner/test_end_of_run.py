@@ -1,7 +1,6 @@
 """When a run is over, and why."""
 
 import dataclasses
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,7 +46,7 @@ def test_the_first_reason_that_holds_ends_a_run() -> None:
         (mistake, True, 10, _SCORE, 100, "mistake"),
     ):
         session: Any = SimpleNamespace(
-            failed=_event(failure is not None),
+            failed=SimpleNamespace(is_set=lambda failure=failure: failure is not None),
             failure=failure,
             evaluator=SimpleNamespace(confirmed=confirmed, is_confirming=False),
             acting=SimpleNamespace(training_steps=steps),
@@ -130,13 +129,6 @@ def _config(target: float | None, **learning: Any) -> Config:
         evaluation=dataclasses.replace(config.evaluation, target_return=target),
         learning=dataclasses.replace(config.learning, **learning),
     )
-
-
-def _event(is_set: bool) -> threading.Event:
-    event = threading.Event()
-    if is_set:
-        event.set()
-    return event
 
 
 def test_among_others_it_is_over_when_all_have_agreed() -> None:

@@ -1,7 +1,6 @@
 """What the main thread does beside a session, and in which order a run ends."""
 
 import threading
-from concurrent.futures import Future
 from types import SimpleNamespace
 from unittest import mock
 
@@ -14,7 +13,7 @@ from tests.learner.supervised_run import SupervisedRun, config_of
 
 def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
     run = SupervisedRun(config_of())
-    run.at_step[2] = run.stop.set
+    run.at_step[2] = run.stop_request.set
     run.loop.run()
     run.loop.end()
     assert run.acting.training_steps == 2
@@ -23,7 +22,7 @@ def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
 
 def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:
     run = SupervisedRun(config_of())
-    run.at_step[2] = lambda: run.residues.append("ledger: 3 rows too many")
+    run.at_step[2] = lambda: run.broken.append("ledger: 3 rows too many")
     run.loop.run()
     assert run.acting.training_steps == 2
     with pytest.raises(RuntimeError, match="ledger: 3 rows too many"):
@@ -97,9 +96,8 @@ def test_a_run_reports_while_a_snapshot_is_waited_for_and_may_end(is_stopped: bo
     """Issue: an update of 40 s was 40 s without a report."""
     run = SupervisedRun(config_of(report_seconds=1e-9))
     run.checkpointer.is_due = lambda: True
-    run.answer = Future()
     dies = lambda: setattr(run, "failure", RuntimeError("learning died"))  # noqa: E731
-    run.at_step[3] = run.stop.set if is_stopped else dies
+    run.at_step[3] = run.stop_request.set if is_stopped else dies
     run.loop.run()
     assert (run.acting.training_steps, run.calls) == (3, [])
     assert run.loop._reports.values["env_steps"] == 3
@@ -108,9 +106,8 @@ def test_a_run_reports_while_a_snapshot_is_waited_for_and_may_end(is_stopped: bo
 def test_a_snapshot_is_saved_when_it_is_there_once() -> None:
     run = SupervisedRun(config_of(report_seconds=1e9))
     run.checkpointer.is_due = iter([True, *[False] * 9]).__next__
-    answer = run.answer = Future()
-    run.at_step[2] = lambda: answer.set_result(SimpleNamespace(name="while it runs"))
-    run.at_step[4] = run.stop.set
+    run.at_step[2] = lambda: run.answer.set_result(SimpleNamespace(name="while it runs"))
+    run.at_step[4] = run.stop_request.set
     run.loop.run()
     assert (run.acting.training_steps, run.calls) == (4, ["save while it runs"])
 

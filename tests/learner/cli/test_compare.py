@@ -8,8 +8,6 @@ import pytest
 from learner.cli.main import main
 from tests.learner.extras.run_folders import write_run
 
-PNG = b"\x89PNG\r\n\x1a\n"
-
 
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:

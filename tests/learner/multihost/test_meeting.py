@@ -34,9 +34,9 @@ def topologies(count: int) -> list[Topology]:
     return [Topology(f"127.0.0.1:{port}", count, index) for index in range(count)]
 
 
-def receive(topology: Topology, run: dict[str, str] = RUN, token: str = TOKEN) -> list[int]:
+def receive(topology: Topology, token: str = TOKEN) -> list[int]:
     """What the first host does; whom it has met."""
-    met = receive_all(topology, run, token, poll=idle, seconds=SECONDS)
+    met = receive_all(topology, RUN, token, poll=idle, seconds=SECONDS)
     for link in met.values():
         link.close()
     return list(met)
@@ -106,10 +106,10 @@ def connected(topology: Topology) -> socket.socket:
             threading.Event().wait(0.01)
 
 
-def say_hello(link: MessageSocket, index: int, run: dict[str, str] = RUN) -> None:
+def say_hello(link: MessageSocket, index: int) -> None:
     """What a host says, by hand."""
     (asked,) = received(link)
-    said, own = [index, run], "any challenge"
+    said, own = [index, RUN], "any challenge"
     proof = _proof(TOKEN, "other", (asked["challenge"], own), said)
     link.send({"hello": said, "challenge": own, "proof": proof})
 

@@ -19,8 +19,6 @@ from seedrl.config import Config, EnvironmentConfig, LaunchConfig, ServingConfig
 from seedrl.errors import ConfigError
 from tests.patience import SECONDS, wait_until
 
-_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not tie processes")
-
 
 def config(*, training: int = 32, evaluation: int = 20, **launch: int) -> Config:
     return Config(

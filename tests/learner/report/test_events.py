@@ -8,10 +8,6 @@ from learner.report.events import Event, Events
 from seedrl import run_files
 
 
-def lines(folder: Path) -> list[dict]:
-    return [json.loads(line) for line in (folder / run_files.EVENTS).read_text().splitlines()]
-
-
 def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Path) -> None:
     shown: list[Event] = []
     events = Events(
@@ -21,7 +17,7 @@ def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Pat
     events.report("ended", "the run ends: all steps taken", reason="all steps taken")
     assert shown == []  # whoever says it may hold a lock
     events.close()
-    (line,) = lines(tmp_path)
+    line = json.loads((tmp_path / run_files.EVENTS).read_text())
     (event,) = shown
     assert line.pop("time_seconds") == event.time_seconds
     assert line == {

@@ -30,20 +30,9 @@ def test_acting_waits_while_the_pages_under_way_are_too_large() -> None:
     assert pages.put(FilledPages((), (), (), ended=(3,), versions=()), 0.0)
 
 
-def _limiter(
-    replay_ratio: float = 1.0, batch_steps: int = 10, tolerance_updates: float = 2.0
-) -> RateLimiter:
-    limiter = RatioLimiter(
-        replay_ratio=replay_ratio, batch_steps=batch_steps, tolerance_updates=tolerance_updates
-    )
-    shared = RateLimiter(limiter)
-    assert shared.holds([1])
-    return shared
-
-
 def test_closing_ends_the_wait_of_learning() -> None:
-    limiter = _limiter()
-    assert limiter.may_act()
+    limiter = RateLimiter(RatioLimiter(replay_ratio=1.0, batch_steps=10, tolerance_updates=2.0))
+    assert limiter.holds([1]) and limiter.may_act()
     results: list[bool] = []
     thread = threading.Thread(
         target=lambda: results.append(limiter.wait_to_learn(SECONDS)), daemon=True

@@ -4,12 +4,12 @@
 """
 
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from tests.benchmarks.started_runs import program
 from tests.system.processes import records
 
 _DEADLINE_SECONDS = 300.0
@@ -20,21 +20,17 @@ _INTERVAL_SECONDS = 0.2
 
 def seconds() -> float:
     """Starts a run, waits for its first step, and ends it. Raises RuntimeError if there is none."""
-    command = [sys.executable, "-m", "learner.cli.main", "train", "cartpole_r2d2"]
-    command += ["--logging.interval-seconds", str(_INTERVAL_SECONDS), "--workdir"]
-    with tempfile.TemporaryDirectory(prefix="seedrl-first-") as folder:
-        workdir, start = Path(folder) / "run", time.time()
-        nowhere = subprocess.DEVNULL
-        process = subprocess.Popen([*command, str(workdir)], stdout=nowhere, stderr=nowhere)
-        try:
+    words = ["learner.cli.main", "train", "cartpole_r2d2"]
+    words += ["--logging.interval-seconds", str(_INTERVAL_SECONDS)]
+    with tempfile.TemporaryDirectory(prefix="seedrl-first-") as name:
+        folder, start = Path(name), time.time()
+        workdir = folder / "run"
+        with program([*words, "--workdir", str(workdir)], folder) as process:
             while process.poll() is None and time.time() < start + _DEADLINE_SECONDS:
                 time.sleep(_POLL_SECONDS)
                 for values in records(workdir):
                     if values["env_steps"] > 0:
                         return float(values["time_seconds"]) - start
-        finally:
-            process.terminate()
-            process.wait()
     raise RuntimeError(f"no step within {_DEADLINE_SECONDS:.0f} seconds, or the run ended")
 
 

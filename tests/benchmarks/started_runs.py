@@ -107,7 +107,7 @@ def running(
             options = _over_network(stack, network_ms, options, folder)
         else:
             options = ["learner.cli.main", "train", *options]
-        process = stack.enter_context(_process(options, folder, on_one_core=on_one_core))
+        process = stack.enter_context(program(options, folder, on_one_core=on_one_core))
         yield Observed(folder / "run", process)
 
 
@@ -127,15 +127,16 @@ def _over_network(
     command = ["envs_server", "--learner", relay.address, "--token-file", str(token)]
     command += ["--no-local-link", "--allow-env", "tests.benchmarks.paced_environment:Paced"]
     command += ["--processes", "2", "--num-envs", str(envs // 2), "--logs", str(folder / "logs")]
-    stack.enter_context(_process(command, folder))
+    stack.enter_context(program(command, folder))
     own = ["--bind", f"127.0.0.1:{port}", "--token-file", str(token)]
     return ["learner", *kept, *own, "--serving.training-slots", str(envs)]
 
 
 @contextlib.contextmanager
-def _process(
+def program(
     words: Sequence[str], folder: Path, *, on_one_core: bool = False
 ) -> "Iterator[subprocess.Popen[bytes]]":
+    """Runs `python -m` with these words until the end of the block; its log is in the folder."""
     with (folder / f"{words[0]}.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", *words],

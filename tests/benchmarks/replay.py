@@ -171,9 +171,9 @@ def sampling(full: FullReplay, batch: int) -> Sampling:
         full.memory, sequence, key = compiled(full.memory, key)
         jax.block_until_ready(sequence)
 
-    # In this order: where an update has left the memory, `sample` is compiled once more.
-    update_once()
-    sample_once()
+    # Compiled for the memory as an insertion leaves it, then as an update does.
+    for warm_up in (update_once, update_once, sample_once):
+        warm_up()
     num_bytes = _num_bytes(jax.eval_shape(sample, full.memory, key)[0].sequence)
     return Sampling(sample_once, update_once, num_bytes)
 

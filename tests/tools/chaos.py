@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from learner.serving.ledger import AT_REST, TOKENS, Equation, residues
+from seedrl import run_files
 from tests.faults.memory import Sample, sample
 from tests.system.processes import ROOT, env_servers, records
 
@@ -78,6 +79,13 @@ class Run:
         if code != 0:
             self.process = self._start()
         return code == 0
+
+    def is_training(self) -> bool:
+        """True if the present learner trains: a signal then ends it well, with a ledger."""
+        with contextlib.suppress(OSError, ValueError):
+            status = json.loads((self.workdir / run_files.STATUS).read_text())
+            return (status["pid"], status["state"]) == (self.process.pid, "training")
+        return False
 
     def last(self, kind: str = "metrics") -> dict[str, Any]:
         """The newest record of a kind."""
@@ -161,14 +169,18 @@ def _bring(
                     done[name] += 1
 
 
-def _watch(run: Run, seconds: float) -> list[Sample]:
+def _watch(run: Run, seconds: float, is_over: threading.Event) -> list[Sample]:
     """Until it ends well; after so many seconds it is asked to. A sample each second."""
-    samples, start, asked = list[Sample](), time.monotonic(), False
+    samples, start, asked = list[Sample](), time.monotonic(), 0
     while not run.has_ended():
         passed = time.monotonic() - start
-        if passed > seconds and not asked:
-            run.process.send_signal(signal.SIGTERM)
-            asked = True
+        if passed > seconds:
+            is_over.set()
+            # Each learner once: a second signal kills it. The last fault may have killed the one
+            # that was asked.
+            if asked != run.process.pid and run.is_training():
+                run.process.send_signal(signal.SIGTERM)
+                asked = run.process.pid
         if taken := sample(run.process.pid, passed, 0.0):
             samples.append(taken)
         time.sleep(1.0)
@@ -204,7 +216,7 @@ def main() -> int:
         bringing = (run, flags.only, random.Random(seed), flags.every, done, is_over)
         faults = threading.Thread(target=_bring, args=bringing, daemon=True)
         faults.start()
-        samples = _watch(run, 60 * flags.minutes)
+        samples = _watch(run, 60 * flags.minutes, is_over)
         is_over.set()
         faults.join(60)
         # Of the last learner: it must stay flat.

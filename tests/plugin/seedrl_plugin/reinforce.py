@@ -1,7 +1,5 @@
 """REINFORCE (Williams 1992) with a linear policy, on policy."""
 
-import functools
-import math
 from dataclasses import dataclass
 
 import jax
@@ -12,7 +10,6 @@ import optax
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
-from seedrl.specs import DiscreteSpec
 from seedrl.types import StepType
 
 
@@ -24,16 +21,13 @@ class ReinforceConfig:
     window = property(lambda self: WindowSpec(0, self.unroll, 0, self.unroll))
 
     def build(self, spec):
-        is_discrete = isinstance(spec.action, DiscreteSpec)
-        act, surprise = (_act, _surprise) if is_discrete else (_act_in_box, _surprise_in_box)
-        num_outputs = spec.action.num_actions if is_discrete else math.prod(spec.action.shape)
-        update = GradientUpdate(functools.partial(_loss, surprise), optax.adam(0.03))
-        shape = spec.observation.shape[0], num_outputs
+        update = GradientUpdate(_loss, optax.adam(0.03))
+        shape = spec.observation.shape[0], spec.action.num_actions
         return Agent(
             self.window,
             init=lambda key: jnp.zeros(shape),
             initial_carry=lambda batch_size: (),
-            act=act,
+            act=_act,
             exploration=np.ones,
             evaluation_exploration=0.0,
             init_state=update.init_state,
@@ -52,17 +46,6 @@ def _surprise(params, observation, action):
     return optax.softmax_cross_entropy_with_integer_labels(logits, action)
 
 
-def _act_in_box(params, carry, timestep, exploration, key):
-    mean = jnp.tanh(timestep.observation @ params)
-    noise = 0.5 * jax.random.normal(key, mean.shape)
-    return ActOutput(mean + (exploration > 0)[:, None] * noise, carry, ())
-
-
-def _surprise_in_box(params, observation, action):
-    errors = (action - jnp.tanh(observation @ params)) / 0.5
-    return jnp.sum(jnp.square(errors), axis=-1) / 2
-
-
 def returns(timestep):
     """The discounted rewards after each row, to the end of its episode or of the unroll."""
 
@@ -73,9 +56,9 @@ def returns(timestep):
     return jax.lax.scan(back, 0 * decay[0], (timestep.reward, decay), reverse=True)[1]
 
 
-def _loss(surprise, params, target, sequence, weights, key):
+def _loss(params, target, sequence, weights, key):
     timestep, action = sequence.steps.timestep, sequence.steps.action
-    surprises = surprise(params, timestep.observation, action)
+    surprises = _surprise(params, timestep.observation, action)
     is_trained = timestep.step_type != StepType.LAST  # what was done there was ignored
     loss = jnp.mean(weights * jnp.sum(is_trained * surprises * returns(timestep), axis=0))
     return loss, LossOutput((), {})

@@ -1,7 +1,5 @@
 """A token policy as an agent: its plain loop answers as the generators do; misfits are named."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +14,7 @@ from seedrl.errors import ConfigError
 from seedrl.fields import with_fields
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.queue import QueueConfig
-from seedrl.specs import FIRST_HELD_OUT_SEED, ArraySpec, DiscreteSpec, EnvSpec, TokensSpec
+from seedrl.specs import FIRST_HELD_OUT_SEED, EnvSpec, TokensSpec
 from seedrl.turns import turn_ids, turn_row
 from seedrl.types import StepType, TimeStep
 
@@ -61,28 +59,6 @@ def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
             # Without an answer it asks for a question that training never asks.
             assert action[0] == 0 if expected[row] else action[0] > FIRST_HELD_OUT_SEED
     assert num_empty
-
-
-@pytest.mark.parametrize(
-    ("changes", "spec", "field"),
-    [
-        ({"vocabulary": 8}, _SPEC, "agent.network.vocabulary"),
-        ({"context": 6}, _SPEC, "agent.network.context"),
-        ({}, EnvSpec(ArraySpec((), "float32"), DiscreteSpec(2)), "agent"),
-    ],
-)
-def test_an_environment_that_does_not_fit_is_refused(
-    changes: dict[str, int], spec: EnvSpec, field: str
-) -> None:
-    network = dataclasses.replace(_CONFIG.network, **changes)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=f"^{field}: "):
-        build_agent(dataclasses.replace(_CONFIG, network=network), spec)
-
-
-def test_no_other_agent_takes_token_ids() -> None:
-    for name in ("default_ppo", "default_impala", "default_r2d2", "default_apex", "default_sac"):
-        with pytest.raises(ConfigError, match="^agent: "):
-            build_agent(config_io.load(name).agent, _SPEC)
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,20 @@ def test_random_actions_follow_the_seed(workdir: Path) -> None:
     assert played(3) == [first, second]
 
 
+def _first_action(observation: Any, exploration: Any) -> Any:
+    return jnp.zeros(len(exploration), jnp.int32)
+
+
+def _playing(spec: EnvSpec, chosen: Any = _first_action, epsilon: float = 0.0) -> policy.Policy:
+    """A policy without memory that takes `chosen(observation, exploration)`."""
+
+    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
+        return ActOutput(chosen(timestep.observation, exploration), carry, ())
+
+    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
+    return policy.Policy(agent, (), spec, step=1, seed=0, epsilon=epsilon)
+
+
 def _refused(call: Any) -> str:
     with pytest.raises(ValueError) as caught:
         call()
@@ -214,11 +228,7 @@ _TOO_LARGE: dict[str, Any] = {
 def test_a_number_that_the_dtype_or_32_bits_cannot_hold_is_refused() -> None:
     spec = EnvSpec({dtype: ArraySpec((), dtype) for dtype in _TOO_LARGE}, DiscreteSpec(2))
 
-    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
-        return ActOutput(jnp.zeros(len(exploration), jnp.int32), carry, ())
-
-    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
-    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+    played = _playing(spec)
     sound = {dtype: np.asarray(7, dtype) for dtype in _TOO_LARGE}
     assert played(sound, played.initial_carry())[0] == 0
     for dtype, number in _TOO_LARGE.items():
@@ -236,11 +246,7 @@ def test_an_observation_outside_its_discrete_space_is_refused() -> None:
     pair = ArraySpec((2,), "int64", low, high, is_categorical=True)
     spec = EnvSpec({"a": (pair, ArraySpec((), "int64", (5.0,), (7.0,), True))}, DiscreteSpec(2))
 
-    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
-        return ActOutput(jnp.zeros(len(exploration), jnp.int32), carry, ())
-
-    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
-    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+    played = _playing(spec)
 
     def acted(first: list[int], second: int) -> Any:
         return played({"a": (np.array(first), second)}, played.initial_carry())[0]
@@ -251,7 +257,7 @@ def test_an_observation_outside_its_discrete_space_is_refused() -> None:
     for second in (4, 8):
         assert "observation.a.1: " in _refused(lambda second=second: acted([5, 0], second))
     nested = {"a": {"b": ArraySpec((), "float32")}}
-    played = policy.Policy(agent, (), EnvSpec(nested, DiscreteSpec(2)), step=1, seed=0, epsilon=0.0)
+    played = _playing(EnvSpec(nested, DiscreteSpec(2)))
     assert played({"a": {"b": 1.0}}, played.initial_carry())[0] == 0
     bad = {"a": {"b": 1.0, "c": 1.0}}
     assert "observation.a.b" in _refused(lambda: played(bad, played.initial_carry()))
@@ -299,11 +305,7 @@ def test_actions_of_a_box_are_rescaled_and_never_leave_it() -> None:
     assert np.float32(high[0]) > high[0]
     spec = EnvSpec(ArraySpec((2,), "float32"), BoxSpec((2,), tuple(low), tuple(high)))
 
-    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
-        return ActOutput(timestep.observation + exploration[:, None], carry, ())
-
-    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
-    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.25)
+    played = _playing(spec, lambda observation, epsilon: observation + epsilon[:, None], 0.25)
     exported: Any = jax.export.deserialize(played.export())
     # The agent emits a quarter more than it observes.
     for seen, expected in (([0.75, 0.75], high), ([-9, -9], low), ([0.25, -0.25], [0.05, 0.25])):
@@ -325,12 +327,8 @@ def test_several_actions_and_numbers_without_bounds_are_executed_as_they_are_emi
     for action, emitted, expected in ((half, numbers, bounded), (several, choices, choices)):
         spec = EnvSpec(ArraySpec((), "float32"), action)
 
-        def act(params: Any, carry: Any, step: TimeStep, exploration: Any, key: Any) -> ActOutput:
-            rows = jnp.asarray(emitted)[step.observation.astype(int)]  # noqa: B023
-            return ActOutput(rows, carry, ())
-
-        agent = _agent()._replace(act=act, initial_carry=lambda size: ())
-        played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+        rows = jnp.asarray(emitted)
+        played = _playing(spec, lambda seen, _, rows=rows: rows[seen.astype(int)])
         exported: Any = jax.export.deserialize(played.export())
         for row, wanted in enumerate(np.asarray(expected, emitted.dtype)):
             seen = np.float32(row)

@@ -52,7 +52,6 @@ def main() -> int:
 
 # What is one module has several test files; these are not named like it.
 _ALSO_FAST = (
-    "tests/seedrl/agents/test_r2d2_oracle.py",
     "tests/seedrl/replay/test_queue.py",
     "tests/learner/test_synchronous.py",
     "tests/envs_server/test_lease.py",

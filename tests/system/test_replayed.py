@@ -87,7 +87,7 @@ def _numbers(images: np.ndarray) -> np.ndarray:
     return numbers
 
 
-@pytest.mark.gate  # the agent: tests/seedrl/agents/test_r2d2.py; carries: test_experience.py
+@pytest.mark.gate  # the agent: tests/seedrl/agents/test_replaying.py; carries: test_experience.py
 def test_r2d2_acts_by_the_q_values_of_the_stored_carry(learner_run: Start) -> None:
     agent = R2D2Config(
         network=QNetworkConfig(

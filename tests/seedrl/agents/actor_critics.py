@@ -129,22 +129,3 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     """In the precision of `logits`."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-
-
-def poisoned(sequence: Sequence, extras: Any) -> Sequence:
-    """With other rewards on FIRST, and other actions on LAST and on the row that bootstraps.
-
-    `extras`: `(extras, ignored [T, B] bool) -> extras`.
-    """
-    timestep, steps = sequence.steps.timestep, sequence.steps
-    ignored = timestep.step_type == LAST
-    ignored[-1] = True
-    return sequence._replace(
-        steps=steps._replace(
-            timestep=timestep._replace(
-                reward=np.where(timestep.step_type == FIRST, 1e9, timestep.reward)
-            ),
-            action=np.where(ignored, (steps.action + 1) % 3, steps.action),
-            extras=extras(steps.extras, ignored),
-        )
-    )

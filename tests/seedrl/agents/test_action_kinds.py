@@ -1,4 +1,4 @@
-"""PPO and IMPALA with several actions at once or a box: acting and the loss agree."""
+"""PPO and IMPALA with one action, several at once or a box: acting and the loss agree."""
 
 import functools
 from typing import Any
@@ -11,7 +11,9 @@ from seedrl.agents.agent import AgentState
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import PpoConfig
 from seedrl.specs import ActionSpec, BoxSpec, EnvSpec, MultiDiscreteSpec
+from seedrl.types import Sequence
 from tests.seedrl.agents.actor_critics import (
+    FIRST,
     LAST,
     NETWORK,
     ROWS,
@@ -30,7 +32,7 @@ AGENTS = {
     "impala": ImpalaConfig(network=NETWORK, unroll=6),
 }
 # PPO's real actions: test_ppo.py. Both agents take the same distributions.
-KINDS = [("ppo", SEVERAL), ("impala", UNBOUNDED)]
+KINDS = [("ppo", SEVERAL), ("impala", UNBOUNDED), ("ppo", SPEC.action)]
 
 
 @functools.cache
@@ -39,35 +41,48 @@ def built(name: str, action: ActionSpec) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "action"), [KINDS[0], pytest.param(*KINDS[1], marks=pytest.mark.gate)]
+    ("name", "action"), [KINDS[0], pytest.param(*KINDS[1], marks=pytest.mark.gate), KINDS[2]]
 )
-def test_with_unchanged_parameters_every_ratio_is_one_and_ignored_actions_count_nowhere(
+def test_with_unchanged_parameters_every_ratio_is_one_and_what_must_be_ignored_may_be_anything(
     name: str, action: ActionSpec
 ) -> None:
     agent, params = built(name, action)
     steps, carries = acted(agent, params)
     assert steps.action.shape == (ROWS, B, *action.array.shape)
     assert steps.action.dtype == action.array.dtype
-    losses = []
-    for changed in (False, True):
-        sequence = window_of((steps, carries), 2, 7)
-        if changed:  # to another action: of the row that bootstraps, and of LAST rows
-            ignored = sequence.steps.timestep.step_type == LAST
-            ignored[-1] = True
-            ignored = ignored.reshape(*ignored.shape, *[1] * len(action.array.shape))
-            others = np.where(ignored, 0, sequence.steps.action).astype(action.array.dtype)
-            assert (others != sequence.steps.action).any()
-            # What follows a LAST row is FIRST, where the previous action is not seen.
-            sequence = sequence._replace(steps=sequence.steps._replace(action=others))
-        state = AgentState(params, (), (), np.int32(0))
-        batch = agent.preprocess_batch(state, sequence, np.ones(B, np.float32))
-        (loss, output), gradient = agent.update.loss(params, (), *batch, jax.random.key(0))
-        losses.append(float(loss))
-        assert float(output.metrics["behaviour_kl"]) == pytest.approx(0, abs=1e-6)
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((loss, gradient)))
-        if not changed:
-            assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    sequence = window_of((steps, carries), 2, 7)
+    state, found = AgentState(params, (), (), np.int32(0)), []
+    for each in (sequence, poisoned(sequence)):
+        batch = agent.preprocess_batch(state, each, np.ones(B, np.float32))
+        found.append(agent.update.loss(params, (), *batch, jax.random.key(0)))
+    (_, output), _ = found[0]
+    assert float(output.metrics["behaviour_kl"]) == pytest.approx(0, abs=1e-6)
+    assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[0]))
+    jax.tree.map(np.testing.assert_array_equal, *found)
+
+
+def poisoned(sequence: Sequence) -> Sequence:
+    """With a reward on FIRST; on LAST and the row that bootstraps another action, of probability 0.
+
+    What follows a LAST row is FIRST, where the previous action is not seen.
+    """
+    steps, timestep = sequence.steps, sequence.steps.timestep
+    ignored = timestep.step_type == LAST
+    ignored[-1] = True
+    rows = ignored.reshape(*ignored.shape, *[1] * (steps.action.ndim - 2))
+    action = np.where(rows, 0, steps.action).astype(steps.action.dtype)
+    assert ignored[:-1].any() and (action != steps.action).any()
+    log_probability, *others = jax.tree.leaves(steps.extras)
+    extras = [np.where(ignored, np.float32(-800), log_probability), *others]
+    steps = steps._replace(
+        timestep=timestep._replace(
+            reward=np.where(timestep.step_type == FIRST, 1e9, timestep.reward)
+        ),
+        action=action,
+        extras=jax.tree.unflatten(jax.tree.structure(steps.extras), extras),
+    )
+    return sequence._replace(steps=steps)
 
 
 @pytest.mark.parametrize(("name", "action"), KINDS)

@@ -1,4 +1,4 @@
-"""Ape-X: the worked examples, an oracle in float64, where values converge, and stacked frames."""
+"""Ape-X: the worked examples, and an oracle in float64."""
 
 import functools
 from typing import Any, NamedTuple
@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedrl.agents.apex import ApexConfig
-from seedrl.networks.config import QNetworkConfig
 from seedrl.rl.priorities import importance_weights, sampling_weight_of
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.gated import all_but
-from tests.seedrl.agents import actor_critics
+from tests.seedrl.agents.double_q import errors_of, priorities_of
 from tests.seedrl.agents.table_network import ACTIONS, SPEC, STATES, TableConfig
-from tests.seedrl.random_parameters import random_parameters
+from tests.seedrl.rl.episodes import any_timesteps
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 KEY = jax.random.key(0)
@@ -119,52 +118,15 @@ def without_observations(steps: StoredStep) -> StoredStep:
 
 @st.composite
 def cases(draw: st.DrawFn, config: ApexConfig) -> Case:
-    """Any order of step types, terminated or truncated; rewards of any size up to a hundred."""
     size = (config.window.length, B)
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    cells = st.lists(
-        st.sampled_from([FIRST, MID, MID, LAST]), min_size=size[0] * B, max_size=size[0] * B
-    )
-    types = np.array(draw(cells), np.uint8).reshape(size)
-    reward = random.normal(size=size) * 10 ** random.uniform(-2, 2, size)
-    timestep = TimeStep(
-        types,
-        np.where(types == FIRST, 0, reward).astype(np.float32),
-        np.where(types == LAST, random.integers(0, 2, size), 1).astype(np.float32),
-        random.integers(0, STATES, size).astype(np.int32),
-    )
+    state = random.integers(0, STATES, size).astype(np.int32)
+    timestep = draw(any_timesteps(size, 100))._replace(observation=state)
     action = random.integers(0, ACTIONS, size).astype(np.int32)
     extras = random.normal(size=(*size, ACTIONS)).astype(np.float32)
     sequence = Sequence(StoredStep(timestep, action, np.zeros_like(action), extras), ())
     tables = (4 * random.normal(size=(STATES, ACTIONS)).astype(np.float32) for _ in range(2))
     return Case(*tables, sequence, random.uniform(0.1, 1, B).astype(np.float32))
-
-
-def errors_of(
-    config: ApexConfig, q_online: np.ndarray, q_target: np.ndarray, steps: StoredStep
-) -> np.ndarray:
-    """Target minus prediction of each sequence, from Q-values `[T, B, A]` of all rows; 0 on LAST.
-
-    Forwards, and with the power of gamma written out: nothing of how it is computed is used.
-    """
-    step, errors = steps.timestep, np.zeros(B)
-    for b in range(B):
-        t = config.earlier_steps
-        if step.step_type[t, b] == LAST:
-            continue
-        total, survives = 0.0, 1.0
-        for k in range(1, config.n_steps + 1):
-            reward = config.reward_scale * float(step.reward[t + k, b])
-            if config.reward_clip:
-                reward = min(max(reward, -config.reward_clip), config.reward_clip)
-            total += config.gamma ** (k - 1) * survives * reward
-            survives *= float(step.discount[t + k, b])
-            if step.step_type[t + k, b] == LAST:
-                break
-        best = int(np.argmax(q_online[t + k, b]))
-        target = total + config.gamma**k * survives * float(q_target[t + k, b, best])
-        errors[b] = target - float(q_online[t, b, steps.action[t, b]])
-    return errors
 
 
 @pytest.mark.parametrize("name", all_but(["three steps", "behind two rows"], CONFIGS))
@@ -181,7 +143,7 @@ def test_loss_gradient_and_priorities_are_those_of_the_paper(
     steps = case.sequence.steps
     state, trained = steps.timestep.observation, config.earlier_steps
     online, target = (table.astype(np.float64)[state] for table in case[:2])
-    errors = errors_of(config, online, target, steps)
+    errors = np.nan_to_num(errors_of(config, online, target, steps)[0])
     np.testing.assert_allclose(value, np.mean(case.weights * errors**2 / 2), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(output.priorities, np.abs(errors), rtol=1e-4, atol=1e-4)
     expected = np.zeros((STATES, ACTIONS))
@@ -191,44 +153,10 @@ def test_loss_gradient_and_priorities_are_those_of_the_paper(
     acting = np.asarray(steps.extras, np.float64)
     np.testing.assert_allclose(
         initial_priorities(without_observations(steps)),
-        np.abs(errors_of(config, acting, acting, steps)),
+        priorities_of(config, errors_of(config, acting, acting, steps)),
         rtol=1e-4,
         atol=1e-4,
     )
-
-
-STACKED = ApexConfig(
-    network=QNetworkConfig(torso="mlp", torso_sizes=(), core="none", head_sizes=(), frame_stack=3),
-    earlier_steps=2,
-    n_steps=2,
-    gamma=0.9,
-)
-
-
-def test_frames_of_the_rows_before_give_the_acting_q_values() -> None:
-    """Of the trained row and of the one that is bootstrapped from, at every start, across resets.
-
-    With both networks equal, initial priorities, from the stored Q-values, and those of the loss,
-    from the replayed ones, are the same function of the same numbers.
-    """
-    agent = STACKED.build(actor_critics.SPEC)
-    initial_carry = jax.jit(agent.initial_carry, static_argnums=0)
-    update: Any = agent.update
-    loss, initial_priorities = jax.jit(update.loss), jax.jit(agent.initial_priorities)
-    params = random_parameters(agent.init)
-    acting = agent._replace(act=jax.jit(agent.act), initial_carry=initial_carry)
-    steps, _ = actor_critics.acted(acting, params)
-    sizes, weights = [], np.ones(actor_critics.B, np.float32)
-    for start in range(actor_critics.ROWS - STACKED.window.length + 1):
-        rows = slice(start, start + STACKED.window.length)
-        window = jax.tree.map(lambda leaf, rows=rows: leaf[rows], steps)
-        sequence = Sequence(window, ())
-        _, output = loss(params, params, sequence, weights, KEY)
-        expected = initial_priorities(without_observations(window))
-        np.testing.assert_allclose(output.priorities, expected, atol=1e-5)
-        sizes.append(output.priorities)
-    assert np.std(sizes) > 0.1
-    assert (np.array(sizes) == 0).any()  # some start on LAST
 
 
 def test_a_transition_without_error_may_be_drawn_again_and_one_from_last_not() -> None:

@@ -11,6 +11,7 @@ import pytest
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.rl.vtrace import VTrace, vtrace
 from seedrl.types import Sequence
+from tests.seedrl.agents import policy_loops
 from tests.seedrl.agents.actor_critics import (
     LAST,
     NETWORK,
@@ -64,31 +65,6 @@ def test_exploration_of_one_draws_from_the_policy_and_of_none_takes_the_likelies
     assert agent.evaluation_exploration == 0
 
 
-def looped_loss(start: int, sequence: Sequence) -> float:
-    """The loss written out in float64 from the network's outputs, row by row."""
-    logits, value = outputs_at(CONFIG, start)
-    log_policy, steps, c = log_softmax(logits), sequence.steps, CONFIG
-    total = 0.0
-    step_type, reward, discount, _ = steps.timestep
-    reward = np.clip(2.0 * reward.astype(np.float64), -1, 1)
-    for b in range(B):
-        corrected = np.zeros(c.unroll + 1)  # v - V
-        for t in reversed(range(c.unroll)):
-            if step_type[t, b] == LAST:
-                continue
-            log_pi = log_policy[t, b, steps.action[t, b]]
-            ratio = np.exp(log_pi - float(steps.extras[t, b]))
-            ahead = c.gamma * float(discount[t + 1, b])
-            delta = reward[t + 1, b] + ahead * value[t + 1, b] - value[t, b]
-            carried = ahead * corrected[t + 1]
-            corrected[t] = min(c.rho_bar, ratio) * delta + c.vtrace_lambda * min(1, ratio) * carried
-            advantage = min(1, ratio) * (delta + c.vtrace_lambda * carried)
-            entropy = -np.sum(np.exp(log_policy[t, b]) * log_policy[t, b])
-            row = -log_pi * advantage + 0.5 * 0.5 * corrected[t] ** 2 - c.entropy_cost * entropy
-            total += float(WEIGHTS[b]) * row
-    return total / (c.unroll * B)
-
-
 def of_another_policy(sequence: Sequence) -> Sequence:
     """As if a policy had acted that thought otherwise of each action."""
     random = np.random.default_rng(2)
@@ -101,13 +77,15 @@ def test_the_loss_agrees_with_the_loop(start: int) -> None:
     agent, params = built(CONFIG)
     sequence = of_another_policy(window_at(CONFIG, start))
     (loss, output), _ = agent.update.loss(params, (), sequence, WEIGHTS, KEY)
-    np.testing.assert_allclose(loss, looped_loss(start, sequence), rtol=1e-4)
+    logits, values = outputs_at(CONFIG, start)
+    log_policy = log_softmax(logits)
+    expected = policy_loops.impala(CONFIG, log_policy, values, sequence, WEIGHTS)
+    np.testing.assert_allclose(loss, expected.loss, rtol=1e-4)
     assert all(np.isfinite(value) for value in output.metrics.values())
     assert float(output.metrics["behaviour_kl"]) > 0.1
     assert 0 < float(output.metrics["ratio_clipped_fraction"]) < 1
     # The mean over trained time steps: LAST is no part of it.
-    log_policy = log_softmax(outputs_at(CONFIG, start)[0])[: CONFIG.unroll]
-    entropies = -np.sum(np.exp(log_policy) * log_policy, axis=-1)
+    entropies = -np.sum(np.exp(log_policy) * log_policy, axis=-1)[: CONFIG.unroll]
     is_trained = sequence.steps.timestep.step_type[: CONFIG.unroll] != LAST
     np.testing.assert_allclose(output.metrics["entropy"], entropies[is_trained].mean(), rtol=1e-4)
     assert output.priorities == ()

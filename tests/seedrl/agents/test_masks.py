@@ -27,7 +27,9 @@ from seedrl.networks.network import Network, NetworkInput, PolicyAndValue
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.gated import all_but
-from tests.seedrl.agents.actor_critics import loss_at_start
+from tests.seedrl.agents import policy_loops
+from tests.seedrl.agents.actor_critics import log_softmax, loss_at_start
+from tests.seedrl.agents.double_q import errors_of, priorities_of
 from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
@@ -108,41 +110,6 @@ def case_of(seed: int, length: int, extras: Callable[[np.random.Generator], Any]
 # Double Q-learning.
 
 
-def h(x: float) -> float:
-    return np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + 1e-3 * x
-
-
-def h_inverse(y: float) -> float:
-    root = np.sqrt(1 + 4e-3 * (abs(y) + 1 + 1e-3))
-    return np.sign(y) * (((root - 1) / 2e-3) ** 2 - 1)
-
-
-def errors_of(config: Any, case: Case, online: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Target minus prediction, `[U, B]`, with `[T, B, A]` Q-values of all actions; 0 on LAST.
-
-    The action at the end of a return is the best of those that are legal **there**.
-    """
-    is_scaled = isinstance(config, R2D2Config)
-    scale, unscale = (h, h_inverse) if is_scaled else (lambda x: x, lambda x: x)
-    step, window = case.sequence.steps.timestep, config.window
-    errors = np.zeros((window.unroll, B))
-    for row, b in np.ndindex(errors.shape):
-        start = window.burn_in + row
-        if step.step_type[start, b] == LAST:
-            continue
-        total, weight, end = 0.0, 1.0, start
-        while end < start + config.n_steps and (end == start or step.step_type[end, b] != LAST):
-            end += 1
-            total += weight * float(step.reward[end, b])
-            weight *= config.gamma * float(step.discount[end, b])
-        legal = np.flatnonzero(case.mask[end, b])
-        if weight:
-            best = max(legal, key=lambda a: online[end, b, a])
-            total += weight * unscale(float(target[end, b, best]))
-        errors[row, b] = scale(total) - online[start, b, case.sequence.steps.action[start, b]]
-    return errors
-
-
 Q_CONFIGS = {
     "R2D2": lambda states: R2D2Config(
         network=Tables(states, False), burn_in=1, unroll=5, n_steps=3, gamma=0.9
@@ -176,133 +143,72 @@ def test_double_q_learning_takes_the_best_legal_action_of_the_row_it_bootstraps_
             np.float64(table["table"]).reshape(length, B, ACTIONS)
             for table in (case.params, case.target)
         )
-        errors = errors_of(config, case, online, target)
+        errors = np.nan_to_num(errors_of(config, online, target, steps, case.mask))
         expected = np.mean(case.weights * np.sum(errors**2 / 2, axis=0))
         np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
         slopes = np.zeros((length, B, ACTIONS))
         for row, b in np.ndindex(errors.shape):
             t = config.window.burn_in + row
             slopes[t, b, steps.action[t, b]] = -case.weights[b] * errors[row, b] / B
-        np.testing.assert_allclose(
-            gradient["table"], slopes.reshape(-1, ACTIONS), rtol=1e-4, atol=1e-5
-        )
+        check_slopes(gradient["table"], slopes, case)
         assert all(np.isfinite(metric) for metric in output.metrics.values()), output.metrics
         # As of the loss, with the acting network as its own target.
         unseen = steps._replace(timestep=steps.timestep._replace(observation=()))
-        own = np.abs(errors_of(config, case, online, online))
-        if name == "R2D2":
-            counts = steps.timestep.step_type[1:6] != LAST
-            own = 0.9 * own.max(axis=0) + 0.1 * own.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
-        else:
-            own = own[0]
+        own = priorities_of(config, errors_of(config, online, online, steps, case.mask))
         np.testing.assert_allclose(initial_priorities(unseen), own, rtol=1e-3, atol=1e-3)
-
-
-# Policies.
-
-
-def policy_of(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """π and log π `[T, B, A] float64`, 0 and -inf for forbidden actions; NaN where all are."""
-    logits = np.float64(case.params["table"]).reshape(case.mask.shape)
-    policy = np.exp(logits) * case.mask
-    with np.errstate(invalid="ignore", divide="ignore"):
-        policy /= policy.sum(axis=-1, keepdims=True)
-        return policy, np.log(policy)
-
-
-def entropy_and_slope(policy: np.ndarray) -> tuple[float, np.ndarray]:
-    """Of one time step: -Σ π log π over the legal actions, and its gradient by the logits."""
-    legal = policy > 0
-    logs = np.log(policy, where=legal, out=np.zeros_like(policy))
-    entropy = -float(np.sum(policy * logs))
-    return entropy, -policy * (logs + entropy)
-
-
-def test_impala_corrects_and_learns_the_policy_over_the_legal_actions() -> None:
-    length = 7
-    config = ImpalaConfig(
-        network=Tables(length * B, True), unroll=6, gamma=0.9, vtrace_lambda=0.8, entropy_cost=0.03
-    )
-    agent = config.build(spec_of(ArraySpec((), "int32")))
-    loss = jax.jit(jax.value_and_grad(loss_at_start(agent), has_aux=True))
-    for seed in range(20):
-        case = case_of(seed, length, lambda random: np.float32(-random.random((length, B)) - 0.5))
-        (value, output), gradient = loss(case.params, (), case.sequence, case.weights, KEY)
-        policy, log_policy = policy_of(case)
-        steps = case.sequence.steps
-        step_type, reward, discount, _ = steps.timestep
-        values = np.float64(case.params["value"]).reshape(length, B)
-        total, slopes = 0.0, np.zeros((length, B, ACTIONS))
-        for b in range(B):
-            corrected = np.zeros(length)  # v - V
-            for t in reversed(range(6)):
-                if step_type[t, b] == LAST:
-                    continue
-                action = steps.action[t, b]
-                log_pi = log_policy[t, b, action]
-                ratio = min(1.0, np.exp(log_pi - float(steps.extras[t, b])))
-                ahead = 0.9 * float(discount[t + 1, b])
-                delta = reward[t + 1, b] + ahead * values[t + 1, b] - values[t, b]
-                carried = ahead * corrected[t + 1]
-                corrected[t] = ratio * delta + 0.8 * ratio * carried
-                advantage = ratio * (delta + 0.8 * carried)
-                entropy, slope = entropy_and_slope(policy[t, b])
-                total += case.weights[b] * (
-                    -log_pi * advantage + 0.25 * corrected[t] ** 2 - 0.03 * entropy
-                )
-                slopes[t, b] = case.weights[b] * (
-                    -advantage * ((np.arange(ACTIONS) == action) - policy[t, b]) - 0.03 * slope
-                )
-        np.testing.assert_allclose(value, total / (6 * B), rtol=1e-4, atol=1e-5)
-        check_slopes(gradient["table"], slopes / (6 * B), case)
-        assert all(np.isfinite(metric) for metric in output.metrics.values()), output.metrics
-
-
-def test_ppo_has_ratios_and_entropy_of_the_policy_over_the_legal_actions() -> None:
-    length = 7
-    config = PpoConfig(network=Tables(length * B, True), unroll=6, gamma=0.9, entropy_cost=0.03)
-    agent = config.build(spec_of(ArraySpec((), "int32")))
-    loss = jax.jit(jax.value_and_grad(loss_at_start(agent), has_aux=True))
-    preprocess_batch = jax.jit(agent.preprocess_batch)
-    for seed in range(20):
-        case = case_of(
-            seed,
-            length,
-            lambda random: Acted(
-                np.float32(-random.random((length, B)) - 0.5),
-                np.float32(random.normal(size=(length, B))),
-            ),
-        )
-        state = AgentState(case.params, (), (), jnp.int32(0))
-        batch, weights = preprocess_batch(state, case.sequence, case.weights)
-        (_, output), gradient = loss(case.params, (), batch, weights, KEY)
-        policy, log_policy = policy_of(case)
-        steps = case.sequence.steps
-        advantages = np.asarray(batch.steps.extras.estimated.advantages, np.float64)
-        rows = np.argwhere(steps.timestep.step_type[:6] != LAST)
-        counted = np.array([advantages[t, b] for t, b in rows])
-        slopes, gains, entropies = np.zeros((length, B, ACTIONS)), 0.0, 0.0
-        for t, b in rows:
-            action, weight = steps.action[t, b], case.weights[b] / len(rows)
-            advantage = (advantages[t, b] - counted.mean()) / (counted.std() + 1e-8)
-            ratio = np.exp(log_policy[t, b, action] - steps.extras.log_probability[t, b])
-            clipped = np.clip(ratio, 0.8, 1.2)
-            gains += weight * min(ratio * advantage, clipped * advantage)
-            entropy, slope = entropy_and_slope(policy[t, b])
-            entropies += weight * entropy
-            gain = ratio * advantage if ratio * advantage <= clipped * advantage else 0.0
-            towards = (np.arange(ACTIONS) == action) - policy[t, b]
-            slopes[t, b] = weight * (-gain * towards - 0.03 * slope)
-        np.testing.assert_allclose(output.metrics["policy_loss"], -gains, rtol=1e-3, atol=1e-5)
-        np.testing.assert_allclose(output.metrics["entropy"], entropies, rtol=1e-4)
-        check_slopes(gradient["table"], slopes, case)
-        assert all(np.isfinite(metric) for metric in output.metrics.values()), output.metrics
 
 
 def check_slopes(gradient: Any, expected: np.ndarray, case: Case) -> None:
     found = np.asarray(gradient).reshape(expected.shape)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
     assert (found[~case.mask] == 0).all(), "a forbidden action has a gradient"
+
+
+# Policies.
+
+LENGTH = 7
+STATES = Tables(LENGTH * B, is_policy=True)
+
+
+def stored_log_probabilities(random: np.random.Generator) -> np.ndarray:
+    return np.float32(-random.random((LENGTH, B)) - 0.5)
+
+
+POLICIES = {
+    "IMPALA": (
+        ImpalaConfig(network=STATES, unroll=6, gamma=0.9, vtrace_lambda=0.8, entropy_cost=0.03),
+        policy_loops.impala,
+        stored_log_probabilities,
+    ),
+    "PPO": (
+        PpoConfig(network=STATES, unroll=6, gamma=0.9, entropy_cost=0.03),
+        policy_loops.ppo,
+        lambda random: Acted(
+            stored_log_probabilities(random), np.float32(random.normal(size=(LENGTH, B)))
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_is_corrected_and_learned_over_the_legal_actions(name: str) -> None:
+    config, looped, stored = POLICIES[name]
+    agent = config.build(spec_of(ArraySpec((), "int32")))
+    loss = jax.jit(jax.value_and_grad(loss_at_start(agent), has_aux=True))
+    preprocess_batch = jax.jit(agent.preprocess_batch)
+    for seed in range(20):
+        case = case_of(seed, LENGTH, stored)
+        state = AgentState(case.params, (), (), jnp.int32(0))
+        batch = preprocess_batch(state, case.sequence, case.weights)
+        (value, output), gradient = loss(case.params, (), *batch, KEY)
+        logits = np.float64(case.params["table"]).reshape(case.mask.shape)
+        with np.errstate(invalid="ignore"):  # where none is legal
+            log_policy = log_softmax(np.where(case.mask, logits, -np.inf))
+        values = np.float64(case.params["value"]).reshape(LENGTH, B)
+        expected = looped(config, log_policy, values, case.sequence, case.weights)
+        np.testing.assert_allclose(value, expected.loss, rtol=1e-4, atol=1e-5)
+        check_slopes(gradient["table"], expected.slopes, case)
+        assert all(np.isfinite(metric) for metric in output.metrics.values()), output.metrics
 
 
 # Acting, and what is refused.

@@ -248,6 +248,8 @@ def test_a_sequence_that_fills_up_a_batch_is_not_counted() -> None:
         np.testing.assert_allclose(one[1:], other[1:], rtol=1e-5)
     # Those of the first batch are in units of its own returns.
     np.testing.assert_allclose(filled_rewards, rewards, rtol=1e-5)
+    raw = windows()[0].steps.timestep.reward[:, :2]
+    np.testing.assert_allclose(rewards, raw / np.sqrt(whole[1].variance), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import example_page
-from seedrl.agents.agent import Agent, AgentState
+from seedrl.agents.agent import AgentState
 from seedrl.agents.check import build_agent
 from seedrl.agents.gradient_update import GradientUpdate
 from seedrl.agents.inputs import inputs_of_sequence
-from seedrl.agents.ppo import Acted, PpoConfig
+from seedrl.agents.ppo import PpoConfig
 from seedrl.specs import BoxSpec
 from seedrl.types import Sequence
+from tests.seedrl.agents import policy_loops
 from tests.seedrl.agents.actor_critics import (
-    LAST,
     NETWORK,
     ROWS,
     SPEC,
@@ -28,8 +28,6 @@ from tests.seedrl.agents.actor_critics import (
     log_softmax,
     loss_at_start,
     outputs_at,
-    poisoned,
-    random_timesteps,
     window_at,
     window_of,
 )
@@ -84,32 +82,9 @@ def test_with_unchanged_parameters_every_ratio_is_one_and_every_value_as_stored(
 
 
 def looped_loss(start: int, sequence: Sequence) -> float:
-    """The loss written out in float64 from the network's outputs, row by row."""
+    """From the network's outputs."""
     logits, values = outputs_at(CONFIG, start)
-    log_policy, steps, c = log_softmax(logits), sequence.steps, CONFIG
-    step_type, reward, discount, _ = steps.timestep
-    reward = np.clip(2.0 * reward.astype(np.float64), -1, 1)
-    old = steps.extras.value.astype(np.float64)
-    rows = [(t, b) for t in range(c.unroll) for b in range(B) if step_type[t, b] != LAST]
-    advantages = np.zeros((c.unroll + 1, B))
-    for t, b in reversed(rows):
-        ahead = c.gamma * float(discount[t + 1, b])
-        delta = reward[t + 1, b] + ahead * old[t + 1, b] - old[t, b]
-        is_cut = step_type[t + 1, b] == LAST
-        later = 0.0 if is_cut else advantages[t + 1, b]
-        advantages[t, b] = delta + ahead * c.gae_lambda * later
-    counted = np.array([advantages[row] for row in rows])
-    total = 0.0
-    for t, b in rows:
-        advantage = (advantages[t, b] - counted.mean()) / counted.std()
-        log_pi = log_policy[t, b, steps.action[t, b]]
-        ratio = np.exp(log_pi - float(steps.extras.log_probability[t, b]))
-        gained = min(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
-        target = advantages[t, b] + old[t, b]
-        square = (values[t, b] - target) ** 2
-        entropy = -np.sum(np.exp(log_policy[t, b]) * log_policy[t, b])
-        total += float(WEIGHTS[b]) * (-gained + 0.5 * square - c.entropy_cost * entropy)
-    return total / len(rows)
+    return policy_loops.ppo(CONFIG, log_softmax(logits), values, sequence, WEIGHTS).loss
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -180,20 +155,6 @@ def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None
     np.testing.assert_allclose(loss, looped_loss(3, sequence), rtol=1e-4)
 
 
-def test_what_must_be_ignored_may_be_anything() -> None:
-    """Rewards of FIRST rows; the action and its probability on LAST rows and on the last row."""
-    sequence = window_at(CONFIG, 3)
-    assert (sequence.steps.timestep.step_type[: CONFIG.unroll] == LAST).any()
-
-    def extras(stored: Acted, ignored: np.ndarray) -> Acted:
-        return stored._replace(
-            log_probability=np.where(ignored, np.float32(-800), stored.log_probability)
-        )
-
-    found = loss_of(poisoned(sequence, extras))
-    jax.tree.map(np.testing.assert_array_equal, found, loss_of(sequence))
-
-
 def _state_of(params: Any) -> AgentState:
     return AgentState(params, (), (), jnp.int32(0))
 
@@ -224,10 +185,3 @@ def test_real_actions_have_the_density_of_what_was_drawn_with_memory_and_across_
     np.testing.assert_allclose(steps.extras.value, said.value, atol=1e-5)
     assert np.std(np.asarray(said.mean), axis=0).min() > 1e-3
     assert all(np.any(leaf) for leaf in jax.tree.leaves(jax.device_get(gradient)))
-    greedy = agent.act(params, *_first_row(agent), np.zeros(B, np.float32), KEY)
-    again = agent.act(params, *_first_row(agent), np.zeros(B, np.float32), jax.random.key(1))
-    np.testing.assert_array_equal(greedy.action, again.action)
-
-
-def _first_row(agent: Agent) -> tuple[Any, Any]:
-    return agent.initial_carry(B), jax.tree.map(lambda leaf: leaf[0], random_timesteps())

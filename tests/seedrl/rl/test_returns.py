@@ -7,7 +7,6 @@ before. Where SEED RL's sequence ends, it shortens the sums; we get the same fro
 """
 
 import functools
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from seedrl.rl.returns import n_step_targets
 from seedrl.types import StepType, TimeStep
+from tests.seedrl.rl.episodes import any_timesteps
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 
@@ -118,25 +118,12 @@ def jitted_targets(step: TimeStep, values: jax.Array, n_steps: int, gamma: float
     return n_step_targets(step, values, n_steps=n_steps, gamma=gamma)
 
 
-def draw_steps(data: st.DataObject, shape: tuple[int, int]) -> TimeStep:
-    """Any order of step types, each end terminated or truncated, rewards of any size."""
-    cells = shape[0] * shape[1]
-
-    def array(elements: st.SearchStrategy[Any], dtype: str) -> np.ndarray:
-        drawn = data.draw(st.lists(elements, min_size=cells, max_size=cells))
-        return np.array(drawn, dtype).reshape(shape)
-
-    types = array(st.sampled_from([FIRST, MID, MID, LAST]), "uint8")
-    discounts = np.where(types == LAST, array(st.integers(0, 1), "float32"), np.float32(1))
-    return TimeStep(types, array(st.floats(-1e4, 1e4, width=32), "float32"), discounts, ())
-
-
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.data(), n_steps=st.sampled_from([1, 2, 5]), gamma=st.floats(0, 1))
 def test_values_of_any_stream_agree_with_the_sums(
     data: st.DataObject, n_steps: int, gamma: float
 ) -> None:
-    step = draw_steps(data, (8, 2))
+    step = data.draw(any_timesteps((8, 2), 1e4))
     random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     values = (1e3 * random.normal(size=(8, 2))).astype(np.float32)
     found = jitted_targets(step, values, n_steps=n_steps, gamma=gamma)

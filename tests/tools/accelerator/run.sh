@@ -47,7 +47,7 @@ step reverse_grpo 120 "${train[@]}" reverse_grpo --init-from "$folder/reverse_st
 # In one process, and without the accelerator's matrix units in half precision.
 JAX_DEFAULT_MATMUL_PRECISION=highest step tests 300 python3 -m pytest \
   -q -n 0 -m "not gate" -p no:cacheprovider tests/seedrl/rl tests/seedrl/networks \
-  tests/seedrl/replay/test_buffer.py tests/seedrl/agents/test_r2d2.py
+  tests/seedrl/replay/test_buffer.py tests/seedrl/agents/test_replaying.py
 # Exact sampling of tokens, at the precision that a user gets.
 step tests_tokens 120 python3 -m pytest -q -n 0 -m "not gate" -p no:cacheprovider \
   tests/seedrl/networks/test_decoder.py tests/learner/acting/test_token_generator.py tests/seedrl/agents/test_grpo.py

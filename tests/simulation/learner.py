@@ -1,5 +1,6 @@
 """The parts of a learner that every simulated learner has, and the one without a device."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
@@ -14,6 +15,7 @@ from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
 from seedrl.types import StepType
 from tests.system.oracle import START, choose, counting, mix
+from tests.system.streams import Held, check_held
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -74,31 +76,6 @@ def settle(learner: Learner) -> list[str]:
     accounts = learner.hub._serving.accounts()
     if accounts["queued"] or accounts["partial"]:
         broken.append("ledger: rows are left although nobody is there")
-    return broken
-
-
-def check_streams(pages: dict[int, list[tuple[int, int]]], starts: set[int]) -> list[str]:
-    """What must hold of the streams in a replay.
-
-    Args:
-      pages: by seed: number of each page that is held, counted from the stream's first, and where.
-      starts: where sequences start that can be sampled.
-    """
-    broken = []
-    per_sequence = WINDOW.pages_per_sequence(PAGE_STEPS)
-    for seed, held in pages.items():
-        numbers = [number for number, _ in sorted(held)]
-        first, last = numbers[0], numbers[-1]
-        if numbers != list(range(first, last + 1)):
-            broken.append(f"seed {seed}: pages {numbers} have gaps or doubles")
-        found = sorted(number for number, place in held if place in starts)
-        expected = [
-            number
-            for number in range(first, last + 2 - per_sequence)
-            if number % (WINDOW.stride // PAGE_STEPS) == 0
-        ]
-        if found != expected:
-            broken.append(f"seed {seed}: sequences from {found}, expected {expected}")
     return broken
 
 
@@ -226,16 +203,15 @@ class CoreLearner:
 
     def check(self) -> list[str]:
         """Every page, and every sequence along its links."""
-        held: dict[int, list[tuple[int, int]]] = {}
+        held: dict[int, Held] = defaultdict(lambda: Held([], []))
         for place, page in enumerate(self._memory):
             if page is not None:
                 found = self._check_rows(f"page {place}", page.rows, page.carry)
                 if found is not None:
-                    held.setdefault(found[0], []).append((found[1] // PAGE_STEPS, place))
+                    held[found[0]].pages.append(found[1] // PAGE_STEPS)
                     if found[1] % PAGE_STEPS:
                         self._world.oracle.broken.append(f"page {place} begins with row {found[1]}")
-        starts = self._index.state()["sampleable"]
-        for start in starts:
+        for start in self._index.state()["sampleable"]:
             rows: tuple[tuple[Any, ...], ...] = ()
             place, first = start, self._memory[start]
             for _ in range(WINDOW.pages_per_sequence(PAGE_STEPS)):
@@ -246,8 +222,10 @@ class CoreLearner:
             if first is None or len(rows) < WINDOW.length:
                 self._world.oracle.broken.append(f"sequence {start} is not complete")
                 continue
-            self._check_rows(f"sequence {start}", rows, first.carry)
-        return check_streams(held, set(starts))
+            found = self._check_rows(f"sequence {start}", rows, first.carry)
+            if found is not None:
+                held[found[0]].starts.append(found[1] // PAGE_STEPS)
+        return check_held(held, WINDOW, PAGE_STEPS)
 
     def _check_rows(
         self, where: str, rows: tuple[tuple[Any, ...], ...], carry: int

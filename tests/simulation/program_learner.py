@@ -29,7 +29,7 @@ from seedrl.replay.buffer import Replay, ReplayState, paged_replay, prioritized_
 from seedrl.replay.experience import Experience
 from seedrl.replay.rate_limiter import RatioLimiter
 from seedrl.specs import ActionSpec, ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
-from seedrl.types import Page, StoredStep
+from seedrl.types import Page
 from tests.simulation.learner import (
     CAPACITY_PAGES,
     EVALUATION_SLOTS,
@@ -37,12 +37,12 @@ from tests.simulation.learner import (
     PAGE_STEPS,
     TRAINING_SLOTS,
     WINDOW,
-    check_streams,
     open_hub,
     page_index,
 )
 from tests.system.harness import sequence_reader
-from tests.system.oracle import BOX, HashingAgent, exploration, priority
+from tests.system.oracle import BOX, HashingAgent, exploration
+from tests.system.streams import check_held, check_memory
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 BATCH = 4
 _EVALUATION = EvaluationConfig(interval_seconds=0.01, episodes=3)
 _EXPONENT = 0.9
-_EXPLORATION = np.concatenate([exploration(TRAINING_SLOTS), np.zeros(EVALUATION_SLOTS, np.float32)])
+EXPLORATION = np.concatenate([exploration(TRAINING_SLOTS), np.zeros(EVALUATION_SLOTS, np.float32)])
 
 
 class Store(NamedTuple):
@@ -215,7 +215,7 @@ class ProgramLearner:
         )
         self._acting = Acting(
             hub=self.hub,
-            actor=Actor(programs.act, programs.shapes, acting_state, lambda _: _EXPLORATION),
+            actor=Actor(programs.act, programs.shapes, acting_state, lambda _: EXPLORATION),
             channel=channel,
             evaluator=Evaluator(_EVALUATION, world.timeline.now),
             metrics=metrics,
@@ -277,30 +277,20 @@ class ProgramLearner:
         assert isinstance(replay, ReplayState)
         memory: ReplayState = jax.tree.map(lambda leaf: leaf[0], replay)
         broken = self.check_versions(snapshot)
-        num_pages = min(int(str(index["num_inserted"])), CAPACITY_PAGES)
-        held: dict[int, list[tuple[int, int]]] = {}
-        for place in range(num_pages):
-            page = jax.tree.map(lambda leaf, place=place: leaf[place], memory.pages)
-            found = self.check_rows(f"page {place}", page.steps, page.carry)
-            if found is not None:
-                held.setdefault(found[0], []).append((found[1] // PAGE_STEPS, place))
         starts = np.flatnonzero(memory.sampling_weight > 0)
         if starts.tolist() != index["sampleable"]:
             broken.append("the device and the index do not agree on what can be sampled")
-        read = _read_sequences(_action(self._world.num_actions))
-        sequences = read(memory, starts)
-        for number, start in enumerate(starts):
-            steps = jax.tree.map(lambda leaf, number=number: leaf[:, number], sequences.steps)
-            self.check_rows(f"sequence {start}", steps, sequences.carry[number])
-            first = steps.extras["hash"][0]
-            allowed = [float(priority(first, is_initial=flag)) for flag in (True, False)]
-            if not np.isclose(
-                memory.sampling_weight[start], np.power(allowed, _EXPONENT), rtol=1e-4
-            ).any():
-                broken.append(
-                    f"sequence {start}: mass {memory.sampling_weight[start]}, not of {allowed}"
-                )
-        return broken + check_streams(held, set(starts.tolist()))
+        held = check_memory(
+            self._world.oracle,
+            memory,
+            _read_sequences(_action(self._world.num_actions))(memory, starts),
+            starts,
+            num_pages=min(int(str(index["num_inserted"])), CAPACITY_PAGES),
+            page_steps=PAGE_STEPS,
+            priority_exponent=_EXPONENT,
+            exploration=EXPLORATION,
+        )
+        return broken + check_held(held, WINDOW, PAGE_STEPS)
 
     def check_versions(self, snapshot: Snapshot) -> list[str]:
         """Whether as many updates were applied as are counted."""
@@ -308,26 +298,3 @@ class ProgramLearner:
         if version != int(snapshot.state.updates):
             return [f"{version} updates were applied, {snapshot.state.updates} counted"]
         return []
-
-    def check_rows(self, where: str, steps: StoredStep, carry: Any) -> tuple[int, int] | None:
-        """Rows that follow each other; the seed of their stream and the first's number."""
-        timestep, extras = steps.timestep, steps.extras
-        found = self._world.oracle.check_rows(
-            where,
-            observation=np.asarray(timestep.observation),
-            columns={
-                "reward": timestep.reward,
-                "step_type": timestep.step_type,
-                "discount": timestep.discount,
-                "action": steps.action,
-                "hash": extras["hash"],
-            },
-            carry=int(carry),
-        )
-        if not np.array_equal(steps.version, extras["version"]):
-            self._world.oracle.broken.append(f"{where}: the version is not the one that acted")
-        if found is not None:
-            own = exploration(TRAINING_SLOTS)[self._world.oracle.slot(found[0])]
-            if (extras["exploration"] != own).any():
-                self._world.oracle.broken.append(f"{where}: exploration of another slot")
-        return found

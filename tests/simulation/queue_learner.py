@@ -8,7 +8,7 @@ from seedrl.replay.experience import Experience, Scale
 from seedrl.replay.queue import QueueConfig
 from seedrl.types import Page
 from tests.simulation.learner import PAGE_STEPS, TRAINING_SLOTS
-from tests.simulation.program_learner import BATCH, ProgramLearner, Store
+from tests.simulation.program_learner import BATCH, EXPLORATION, ProgramLearner, Store
 
 # A sequence is a page, so that acting is compiled once for both stores.
 _WINDOW = WindowSpec(burn_in=0, unroll=PAGE_STEPS - 1, bootstrap=1, stride=PAGE_STEPS)
@@ -43,7 +43,8 @@ class QueueLearner(ProgramLearner):
         pages: Page = jax.tree.map(lambda leaf: leaf[0], snapshot.replay)
         for place in range(min(num_inserted, _CAPACITY)):
             page = jax.tree.map(lambda leaf, place=place: leaf[place], pages)
-            found = self.check_rows(f"page {place}", page.steps, page.carry)
+            where = f"page {place}"
+            found = self._world.oracle.check_steps(where, page.steps, page.carry, EXPLORATION)
             # Of the last page that was put there: without updates that were skipped it is, or was,
             # for this one.
             due = (place + (num_inserted - 1 - place) // _CAPACITY * _CAPACITY) // BATCH

@@ -18,12 +18,13 @@ from tests.simulation.learner import (
     Learner,
     settle,
 )
-from tests.simulation.oracle import NUM_ACTIONS, Oracle
 from tests.simulation.timeline import Timeline
+from tests.system.streams import Streams
 
 # Factories that env servers may build.
 _ALLOWED = ("seedrl_plugin.*",)
 
+NUM_ACTIONS = 5
 _ACT_SECONDS = 0.0005
 _LEARN_SECONDS = 0.003
 _SAVE_SECONDS = 0.02
@@ -58,7 +59,7 @@ class World:
         self.random = random.Random(seed)
         self.timeline = Timeline(self.random)
         self.num_actions = 0 if seed % 2 else NUM_ACTIONS
-        self.oracle = Oracle(LENGTHS, self.num_actions)
+        self.oracle = Streams(LENGTHS, self.num_actions)
         self.faults = faults.draw(self.random) if drawn is None else drawn
         self.drawn = self.faults
         self.connections: list[SimulatedConnection] = []

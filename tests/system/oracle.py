@@ -7,7 +7,6 @@ to another stream or acted on with another carry differs from what `predict` say
 """
 
 import functools
-import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,15 +18,12 @@ import numpy as np
 import optax
 from seedrl_plugin.counting import code_of, reward_of
 
-from learner.acting.actor import over_slots
-from learner.serving.leases import environment_seed
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import DiscreteSpec, EnvSpec, MultiDiscreteSpec
-from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
-from tests.system.harness import Outcome, Shard
+from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
 
 # Bounds of two real actions: rescaling to them is exact, and takes each of them elsewhere.
 BOX = ((-2.0, 6.0), (0.0, 0.5))
@@ -156,31 +152,8 @@ def counting(lengths: tuple[int, ...], num_actions: Actions) -> EnvironmentConfi
     return EnvironmentConfig(id=name, arguments=json.dumps({"lengths": lengths, **actions}))
 
 
-class Prediction(NamedTuple):
-    """The rows of a stream, `[R]` each (`observation [R, 4]`), and the carry before each."""
-
-    observation: np.ndarray
-    reward: np.ndarray
-    step_type: np.ndarray
-    discount: np.ndarray
-    action: np.ndarray
-    hash: np.ndarray
-    carry: np.ndarray
-
-
-def predict(seed: int, lengths: tuple[int, ...], num_actions: Actions, num_rows: int) -> Prediction:
-    """The first `num_rows` rows of a counting environment played by a hashing agent."""
-    rows = itertools.islice(rows_of(seed, lengths, num_actions), num_rows)
-    columns = zip(*rows, strict=True)
-    action = np.int32 if num_actions else np.float32
-    dtypes = (np.uint32, np.float32, np.uint8, np.float32, action, np.uint32, np.uint32)
-    return Prediction(
-        *(np.array(column, dtype) for column, dtype in zip(columns, dtypes, strict=True))
-    )
-
-
 def rows_of(seed: int, lengths: tuple[int, ...], num_actions: Actions) -> Iterator[tuple[Any, ...]]:
-    """The rows of a counting environment played by a hashing agent: the fields of `Prediction`."""
+    """The rows of a counting environment played by a hashing agent: the fields of `Row`."""
     episode, step, received, carry = 0, 0, 0, 0
     while True:
         length = lengths[episode % len(lengths)]
@@ -224,151 +197,3 @@ def mix(mixed: int, field: int) -> int:
     """What `_act` does on the device, on Python's integers."""
     mixed = (mixed ^ field) * _FACTOR & _MASK
     return mixed ^ mixed >> 15
-
-
-class Stream(NamedTuple):
-    """What replay holds of one slot's stream under one lease.
-
-    Attributes:
-      pages: the numbers of its pages that are held, sorted: 0 is the first of the stream.
-      starts: the numbers of those in which sequences start that can be sampled, sorted.
-    """
-
-    slot: int
-    epoch: int
-    shard: int
-    pages: list[int]
-    starts: list[int]
-
-
-class Oracle:
-    """Compares what a run has left with what it must have left."""
-
-    def __init__(self, outcome: Outcome, lengths: tuple[int, ...], num_actions: Actions) -> None:
-        self._outcome = outcome
-        self._page_steps = outcome.config.replay.page_steps
-        self._window: WindowSpec = outcome.config.agent.window
-        self._episode_starts = np.cumsum([0, *(length + 1 for length in lengths)])
-        self._lengths = lengths
-        self._num_actions = num_actions
-        self._predictions: dict[int, Prediction] = {}
-        self._slots = {
-            environment_seed(outcome.config.seed, slot, epoch): (slot, epoch)
-            for slot, epochs in enumerate(outcome.epochs)
-            for epoch in range(1, epochs + 1)
-        }
-        self.streams: dict[int, Stream] = {}
-        self.broken: list[str] = []
-
-    def check(self) -> list[str]:
-        """The rules that are broken, one a line; fills in `streams`."""
-        for number, shard in enumerate(self._outcome.shards):
-            self._check_pages(number, shard)
-            self._check_sequences(number, shard)
-        for stream in self.streams.values():
-            self._check_stream(stream)
-        return self.broken
-
-    def _check_pages(self, number: int, shard: Shard) -> None:
-        steps, carry = shard.state.pages
-        for page in range(shard.num_pages):
-            rows = jax.tree.map(lambda leaf, page=page: leaf[page], steps)
-            where = f"shard {number}, page {page}"
-            found = self._check_rows(where, rows, carry[page])
-            if found is None:
-                continue
-            seed, row = found
-            slot, epoch = self._slots[seed]
-            if row % self._page_steps:
-                self.broken.append(f"{where}: a page begins with row {row}")
-            stream = self.streams.setdefault(seed, Stream(slot, epoch, number, [], []))
-            if stream.shard != number or slot % len(self._outcome.shards) != number:
-                self.broken.append(f"{where}: holds rows of slot {slot}")
-            stream.pages.append(row // self._page_steps)
-
-    def _check_sequences(self, number: int, shard: Shard) -> None:
-        steps, carry = shard.sequences
-        mass = shard.state.sampling_weight[shard.starts]
-        exponent = self._outcome.config.replay.priority_exponent
-        for index, page in enumerate(shard.starts):
-            rows = jax.tree.map(lambda leaf, index=index: leaf[:, index], steps)
-            where = f"shard {number}, sequence of page {page}"
-            found = self._check_rows(where, rows, carry[index])
-            if found is None:
-                continue
-            seed, row = found
-            self.streams[seed].starts.append(row // self._page_steps)
-            first = rows.extras["hash"][0]
-            allowed = [
-                float(priority(first, is_initial=flag)) ** exponent for flag in (True, False)
-            ]
-            if not np.isclose(mass[index], allowed, rtol=1e-4).any():
-                self.broken.append(f"{where}: mass {mass[index]}, expected one of {allowed}")
-
-    def _check_rows(
-        self, where: str, rows: StoredStep, carry: np.ndarray
-    ) -> tuple[int, int] | None:
-        """Rows and carry against the prediction; the stream's seed and its first row's number."""
-        environment, incarnation, episode, step = map(int, rows.timestep.observation[0])
-        seed = incarnation << 16 | environment
-        if seed not in self._slots:
-            self.broken.append(f"{where}: environment {environment} was never started")
-            return None
-        slot, _ = self._slots[seed]
-        if slot >= self._outcome.config.serving.training_slots:
-            self.broken.append(f"{where}: holds rows of evaluation slot {slot}")
-            return None
-        rounds, rest = divmod(episode, len(self._lengths))
-        row = int(rounds * self._episode_starts[-1] + self._episode_starts[rest] + step)
-        expected = self._prediction(seed, row + len(rows.action))
-        part = Prediction(*(column[row : row + len(rows.action)] for column in expected))
-        timestep = rows.timestep
-        stored = Prediction(
-            timestep.observation,
-            timestep.reward,
-            timestep.step_type,
-            timestep.discount,
-            rows.action,
-            rows.extras["hash"],
-            part.carry,
-        )
-        self.broken += [
-            f"{where}: {name} is not that of rows {row}... of slot {slot}"
-            for name, left, right in zip(Prediction._fields, stored, part, strict=True)
-            if not np.array_equal(left, right)
-        ]
-        # Before its first row a stream has no past: FIRST resets whatever the slot held.
-        if row and carry != part.carry[0]:
-            self.broken.append(f"{where}: carry {carry} before row {row}, expected {part.carry[0]}")
-        if not np.array_equal(rows.version, rows.extras["version"]):
-            self.broken.append(f"{where}: the stored version is not the one that acted")
-        if (np.diff(rows.version) < 0).any():
-            self.broken.append(f"{where}: parameters went back in time")
-        own = over_slots(exploration(self._outcome.config.serving.training_slots))[slot]
-        if (rows.extras["exploration"] != own).any():
-            self.broken.append(f"{where}: acted with the exploration of another slot")
-        return seed, row
-
-    def _prediction(self, seed: int, num_rows: int) -> Prediction:
-        held = self._predictions.get(seed)
-        if held is None or len(held.reward) < num_rows:
-            held = predict(seed, self._lengths, self._num_actions, 2 * num_rows)
-            self._predictions[seed] = held
-        return held
-
-    def _check_stream(self, stream: Stream) -> None:
-        where = f"slot {stream.slot}, epoch {stream.epoch}"
-        stream.pages.sort()
-        stream.starts.sort()
-        first, last = stream.pages[0], stream.pages[-1]
-        if stream.pages != list(range(first, last + 1)):
-            self.broken.append(f"{where}: pages {stream.pages} have gaps or doubles")
-        pages_per_stride = self._window.stride // self._page_steps
-        pages_per_sequence = -(-self._window.length // self._page_steps)
-        expected = [
-            page
-            for page in range(first, last + 2 - pages_per_sequence)
-            if page % pages_per_stride == 0
-        ]
-        if stream.starts != expected:
-            self.broken.append(f"{where}: sequences from {stream.starts}, expected {expected}")

@@ -18,7 +18,8 @@ from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from tests.compilations import compilations
 from tests.system.harness import LearnerRun, Outcome
-from tests.system.oracle import HashingAgent, Oracle
+from tests.system.oracle import HashingAgent
+from tests.system.outcome import Oracle
 
 # In parts: tests/learner/learning/test_learn_step.py, test_device_mapping.py, acting/test_actor.py.
 pytestmark = pytest.mark.gate

@@ -19,7 +19,8 @@ from seedrl.config import (
 from seedrl.replay.rate_limiter import RatioLimiter
 from tests.compilations import compilations
 from tests.system.harness import LearnerRun, Outcome
-from tests.system.oracle import BOX, HashingAgent, Oracle, counting
+from tests.system.oracle import BOX, HashingAgent, counting
+from tests.system.outcome import Oracle
 
 # Two pages to a stride, and sequences that end within a page.
 WINDOW = WindowSpec(burn_in=3, unroll=16, bootstrap=2, stride=8)

@@ -1,11 +1,14 @@
-"""What a run does before anything moves."""
+"""What a run does before anything moves, what its main thread does meanwhile, and its end."""
 
+import collections
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
@@ -16,12 +19,14 @@ from learner.multihost.agreement import Hosts
 from learner.processes.stop import StopRequest
 from learner.reports import Reports
 from learner.runtime.worker import Deaths
-from learner.train import _wait_for_env_server, train
+from learner.train import TrainLoop, _wait_for_env_server, train
 from seedrl import checkpoints, config_io
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return, encode_spec
+from seedrl.config import Config, LoggingConfig
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError, UserError
+from seedrl.exit_codes import ExitCode
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import own_process
@@ -130,3 +135,225 @@ def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> 
         _wait_for_env_server(hub, Hosts(), StopRequest(), deaths.raise_first)
     assert caught.value.__cause__ is death
     assert next(looks) is None
+
+
+# --- the loop that supervises a session ---
+
+
+def config_of(*, report_seconds: float = 0.0) -> Config:
+    config = config_io.load("cartpole_r2d2")
+    return dataclasses.replace(
+        config,
+        learning=dataclasses.replace(config.learning, total_steps=5),
+        logging=LoggingConfig(interval_seconds=report_seconds, stuck_seconds=60.0),
+    )
+
+
+class _Unshown(Reports):
+    """Reports without files, terminal and thread."""
+
+    def __init__(self, run: "SupervisedRun") -> None:
+        self._run_of, self.values = run, {}
+        self.events = cast(Any, SimpleNamespace(report=lambda *_, **__: None, elapsed_seconds=0.0))
+        self.metrics = cast(Any, SimpleNamespace())
+        self.metrics.write = lambda: None
+        self.metrics.flush = lambda env_steps, updates: {"env_steps": env_steps}
+        self.metrics.record = lambda kind, **_: run.calls.append(f"record {kind}")
+
+    def end(self, reason: str, remark: str = "") -> None:
+        self._run_of.ends.append(reason)
+        super().end(reason, remark)
+
+
+class SupervisedRun:
+    """A session of fakes that takes a step at every look, and the loop that supervises it.
+
+    Attributes:
+      calls: what was done, in order.
+      ends: why the run ends, as status says.
+      at_step: what happens at the start of a step, by its number.
+      answer: to a request for a snapshot while it runs.
+      broken: what the ledger does not explain.
+    """
+
+    is_compiling, num_updates = False, 0
+
+    def __init__(self, config: Config) -> None:
+        self.calls: list[str] = []
+        self.at_step: dict[int, Callable[[], None]] = {}
+        self.ends: list[str] = []
+        self.broken: list[str] = []
+        self.answer: Future[Any] = Future()
+        self.failure: Exception | None = None
+        self.failed = SimpleNamespace(wait=self._step, is_set=lambda: self.failure is not None)
+        self.acting = SimpleNamespace(
+            training_steps=0,
+            rounds=collections.deque(),
+            best_score=None,
+            unended_steps=lambda role: 0,
+        )
+        self.learning = SimpleNamespace(
+            updates=7,
+            num_applied=0,
+            num_skipped=0,
+            num_stale=0,
+            request_snapshot=lambda with_replay: self.answer,
+            snapshot=lambda with_replay: SimpleNamespace(name="at the end"),
+        )
+        self.evaluator = SimpleNamespace(confirmed=None, is_confirming=False)
+        self.watchdog = SimpleNamespace(watch=lambda *_: None)
+        self.system = SimpleNamespace(hosts=Hosts(), channel=None)
+        self.system.geometry = SimpleNamespace(evaluation_slots=0)
+        service = SimpleNamespace(
+            stop=lambda: self.calls.append("stop serving"),
+            finish=lambda reason: self.calls.append(f"finish serving: {reason}"),
+        )
+        self.stop_request, self.deaths = StopRequest(), Deaths()
+        self.loop = TrainLoop(
+            config,
+            cast(Any, self),
+            stop=self.stop_request,
+            deaths=self.deaths,
+            service=cast(Any, service),
+            folder=RunFolder(Path("/nowhere"), held=-1),
+            reports=_Unshown(self),
+        )
+        self.checkpointer: Any = self.loop.checkpointer
+        self.checkpointer.is_due = lambda: False
+        self.checkpointer._start = lambda snapshot: self.calls.append(f"save {snapshot.name}")
+        self.checkpointer.wait = lambda: self.calls.append("saved")
+
+    def _step(self, timeout: float) -> None:
+        self.acting.training_steps += 1
+        self.at_step.get(self.acting.training_steps, lambda: None)()
+
+    def stop(self) -> None:
+        self.calls.append("stop threads")
+
+    def raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def set_gauges(self) -> None:
+        pass
+
+    def accounts(self) -> dict[str, float]:
+        return {}
+
+    def residues(self, *, at_rest: bool = False) -> list[str]:
+        return self.broken
+
+
+def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
+    run = SupervisedRun(config_of())
+    run.at_step[2] = run.stop_request.set
+    run.loop.run()
+    run.loop.end()
+    assert run.acting.training_steps == 2
+    assert {"save at the end", "stop serving", "saved", "record ledger"} <= {*run.calls}
+
+
+def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:
+    run = SupervisedRun(config_of())
+    run.at_step[2] = lambda: run.broken.append("ledger: 3 rows too many")
+    run.loop.run()
+    assert run.acting.training_steps == 2
+    with pytest.raises(RuntimeError, match="ledger: 3 rows too many"):
+        run.loop.end()
+    assert "stop threads" in run.calls and "save at the end" not in run.calls
+
+
+def test_a_thread_of_the_session_that_died_ends_the_run_and_is_raised() -> None:
+    run = SupervisedRun(config_of())
+    run.at_step[1] = lambda: setattr(run, "failure", MemoryError())
+    run.loop.run()
+    assert run.acting.training_steps == 1
+    with pytest.raises(MemoryError):
+        run.loop.end()
+    # The state may be half of an update's.
+    assert "save at the end" not in run.calls and run.calls[-1] == "saved"
+
+
+def test_a_thread_that_nobody_watches_ends_the_run_saved_and_is_raised(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = SupervisedRun(config_of())
+
+    def die() -> None:
+        raise OSError("a defect")
+
+    def start() -> None:
+        thread = threading.Thread(target=die, name="status")
+        thread.start()
+        thread.join()
+
+    run.at_step[1] = start
+    with run.deaths:
+        run.loop.run()
+    assert run.acting.training_steps == 1
+    with pytest.raises(RuntimeError, match="status"):
+        run.loop.end()
+    assert "save at the end" in run.calls
+    assert "OSError: a defect" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own() -> None:
+    run = SupervisedRun(config_of())
+    run.learning.num_applied, run.learning.num_skipped = 3, 999
+    run.at_step[2] = lambda: setattr(run.learning, "num_applied", 4)
+    run.at_step[3] = lambda: setattr(run.learning, "num_skipped", 1998)
+    run.at_step[4] = lambda: setattr(run.learning, "num_skipped", 1999)
+    run.loop.run()
+    assert run.acting.training_steps == 4
+    with pytest.raises(UserError) as caught:
+        run.loop.end()
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert "learning.max_skipped_updates" in str(caught.value) and "1,000" in str(caught.value)
+    assert run.ends == ["too many updates in a row were not finite"]
+    assert run.calls[-3:] == ["stop serving", "saved", "record ledger"]
+    assert "save at the end" in run.calls
+
+
+def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
+    run = SupervisedRun(config_of())
+    run.checkpointer.failure = OSError("disk full")
+    run.loop.run()
+    with pytest.raises(OSError) as caught:
+        run.loop.end()
+    assert caught.value is run.checkpointer.failure
+    assert run.calls[-1] == "record ledger"
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_run_reports_while_a_snapshot_is_waited_for_and_may_end(is_stopped: bool) -> None:
+    """Issue: an update of 40 s was 40 s without a report."""
+    run = SupervisedRun(config_of(report_seconds=1e-9))
+    run.checkpointer.is_due = lambda: True
+    dies = lambda: setattr(run, "failure", RuntimeError("learning died"))  # noqa: E731
+    run.at_step[3] = run.stop_request.set if is_stopped else dies
+    run.loop.run()
+    assert (run.acting.training_steps, run.calls) == (3, [])
+    assert run.loop._reports.values["env_steps"] == 3
+
+
+def test_a_snapshot_is_saved_when_it_is_there_once() -> None:
+    run = SupervisedRun(config_of(report_seconds=1e9))
+    run.checkpointer.is_due = iter([True, *[False] * 9]).__next__
+    run.at_step[2] = lambda: run.answer.set_result(SimpleNamespace(name="while it runs"))
+    run.at_step[4] = run.stop_request.set
+    run.loop.run()
+    assert (run.acting.training_steps, run.calls) == (4, ["save while it runs"])
+
+
+def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:
+    run = SupervisedRun(config_of())
+
+    class DefectError(Exception):
+        pass
+
+    run.loop.progress.update = mock.Mock(side_effect=DefectError)  # type: ignore[method-assign]
+    for step in (run.loop.run, run.loop.end):
+        with pytest.raises(DefectError):
+            step()
+    assert run.calls.index("stop threads") < run.calls.index("save at the end")
+    assert run.calls[-1] == "saved"

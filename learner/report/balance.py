@@ -105,13 +105,13 @@ def gain(costs: Costs, env_servers: float, *, ratio: float = 1.0) -> float:
     return steps_per_second(costs, env_servers, ratio=ratio) / before - 1
 
 
-def saturation(costs: Costs, *, ratio: float = 1.0) -> float:
+def saturation(costs: Costs) -> float:
     """Number of env servers, as a real number, from which more bring nothing."""
     # Environments and acting grow with the number; what remains is learning or the cores. These
     # grow too, but less, so the number falls from above to where the two are equal.
     number = 1e9
     for _ in range(100):
-        limits = capacities(costs, number, ratio=ratio)
+        limits = capacities(costs, number)
         level = min(limits.pop(stage, math.inf) for stage in ("learning", "cores"))
         number = level / (min(limits.values()) / number)
     return number

@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import math
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -119,10 +119,9 @@ class SlotTable:
         training: int,
         evaluation: int,
         seed: int,
-        new_key: Callable[[], int] = lambda: secrets.randbits(64),
         num_devices: int = 1,
     ):
-        """`num_devices`: that act. `new_key` gives each lease its key, below 2^64."""
+        """`num_devices`: that act."""
         self.ranges = ranges_of(training, evaluation, num_devices)
         self.num_devices = num_devices
         self.num_slots = training + evaluation
@@ -133,7 +132,6 @@ class SlotTable:
         self._num_used = np.zeros(self.num_slots, np.int64)  # earlier streams that had such rows
         self.leases: dict[int, Lease] = {}  # by number, those that are live
         self.cut: list[int] = []  # streams that were cut and not yet reported
-        self._new_key = new_key
         self._num_leases = 0
         self._ending: list[Group] = []  # of ended leases, while their step is being computed
         self._free = [list(each.slots) for each in self.ranges]  # of each range, ascending
@@ -203,7 +201,7 @@ class SlotTable:
         self._free = [free[number:] for free, number in zip(self._free, dealt, strict=True)]
         self._num_leases += 1
         # Not 0, which is a report without a lease to an env server.
-        key, num_missing = self._new_key() or 1, num_envs - sum(dealt)
+        key, num_missing = secrets.randbits(64) or 1, num_envs - sum(dealt)
         lease = Lease(self._num_leases, key, peer, num_missing, holder)
         self.leases[lease.number] = lease
         for place, slots in grouped(taken, self.ranges, num_groups):

@@ -102,7 +102,6 @@ class Interval(NamedTuple):
     updates: int
     seconds: float
     metrics: dict[str, float]
-    processor_seconds: float = 0.0  # of the learner and its env servers
 
 
 class System:
@@ -176,12 +175,10 @@ class System:
             steps, updates = acting.training_steps - steps, learning.updates - updates
             seconds = time.perf_counter() - start
             # As the reports of a run count them.
-            spent = processor_time.spent(pids)
-            for name, spent_seconds in spent.items():
+            for name, spent_seconds in processor_time.spent(pids).items():
                 self.metrics.count(f"{name}_seconds", spent_seconds)
             self.metrics.gauge("env_servers", len(pids))
-            own = spent["learner_cpu"] + spent["env_servers_cpu"]
-            return Interval(steps, updates, seconds, self._flush(), own)
+            return Interval(steps, updates, seconds, self._flush())
 
     def run_until(
         self,

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,9 @@ class Feed:
     # large file or a slow disk blocks no other page. A browser that lost its stream opens a new
     # one.
 
-    def __init__(self, folder: Path, run: str | None, clock: Callable[[], float] = time.time):
-        """`folder`: a run, or a folder of runs; `run`: the one to show; `clock`: Unix time."""
-        self._folder, self._run, self._clock = folder, run, clock
+    def __init__(self, folder: Path, run: str | None):
+        """`folder`: a run, or a folder of runs; `run`: the one to show."""
+        self._folder, self._run = folder, run
         self._readers: dict[str, RunReader] = {}
         self._searched: float | None = None
 
@@ -56,7 +56,7 @@ class Feed:
             changed = {name: reader.changed for name, reader in self._readers.items()}
             self._run = max(changed, key=changed.__getitem__, default=None)  # the one at work
         message: dict[str, Any] = {
-            "now": self._clock(),
+            "now": time.time(),
             "runs": {name: view.brief for name, view in views.items() if view.brief},
         }
         if names is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
-from learner.serving.leases import Role, SlotTable
+from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -102,10 +102,9 @@ class Client:
     def shake_hands(
         self,
         num_envs: int = 2,
-        num_groups: int = 1,
         sent: Sequence[seedrl_pb2.Sent] = (),
     ) -> "Client":
-        self.send(hello(num_envs, num_groups, sent=sent))
+        self.send(hello(num_envs, sent=sent))
         assign = self.receive().assign
         self.lease, self.groups = assign.lease, list(assign.groups)
         self.send(ready())
@@ -191,8 +190,8 @@ def served(bind: str) -> Iterator[Service]:
         service.stop(grace_seconds=0.0)
 
 
-def next_batch(service: Service, role: Role = "training") -> Batch:
-    batch = service.hub.next_batch([role], timeout=SECONDS)
+def next_batch(service: Service) -> Batch:
+    batch = service.hub.next_batch(["training"], timeout=SECONDS)
     assert batch is not None
     return batch
 

@@ -57,8 +57,8 @@ def _lane(serving: Serving, role: Role = "training") -> BatchQueue:
     return queue
 
 
-def _act(serving: Serving, role: Role = "training") -> Batch:
-    batch = serving.take(_lane(serving, role))
+def _act(serving: Serving) -> Batch:
+    batch = serving.take(_lane(serving))
     serving.answered(batch)
     return batch
 

@@ -145,6 +145,7 @@ def test_every_row_is_in_exactly_one_account(experience: Experience) -> None:
 
 
 def test_an_interior_row_is_trained_in_unroll_over_stride_windows(experience: Experience) -> None:
+    longest = 0
     for stream in experience.oracle.streams.values():
         times = np.zeros((stream.pages[-1] + 1) * PAGE_STEPS, int)
         for start in stream.starts:
@@ -153,8 +154,9 @@ def test_an_interior_row_is_trained_in_unroll_over_stride_windows(experience: Ex
         # At the edges fewer windows reach a row: the first strides after the burn-in, and the end.
         edge = WINDOW.burn_in + WINDOW.unroll - WINDOW.stride
         interior = times[edge : stream.starts[-1] * PAGE_STEPS + WINDOW.burn_in + WINDOW.stride]
-        assert len(interior) > 100
         assert set(interior) == {WINDOW.unroll // WINDOW.stride}
+        longest = max(longest, len(interior))
+    assert longest > 100
 
 
 # The restart: tests/envs_server/test_loop.py; its stream's end: tests/learner/serving/test_core.py.

@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,33 +68,6 @@ def test_a_reset_forgets_even_what_is_not_finite() -> None:
     np.testing.assert_array_equal(dirty[2:], clean[2:])
     np.testing.assert_array_equal(dirty[:, 1], clean[:, 1])
     assert np.isnan(dirty[1, 2]).all()  # the poison was there
-
-
-def stacked(
-    frames: list[int], previous: list[int], firsts: list[int]
-) -> tuple[list[list[int]], list[int]]:
-    """`stack_frames` of one stream of 1x1 frames; `firsts` are the FIRST rows."""
-    rows = np.array(frames, np.uint8).reshape(-1, 1, 1, 1)
-    before = np.array(previous, np.uint8).reshape(1, -1, 1, 1)
-    is_first = np.isin(np.arange(len(frames)), firsts)[:, None]
-    out, after = jitted_stack(rows, before, is_first)
-    assert out.dtype == after.dtype == jnp.uint8
-    return np.asarray(out)[:, 0, 0, 0].tolist(), np.asarray(after).reshape(-1).tolist()
-
-
-def test_the_table_of_seed_rl() -> None:
-    out, after = stacked([1, 2, 3, 4, 5, 6, 7, 8], [0, 0, 0], [])
-    assert out == [
-        [1, 0, 0, 0],
-        [2, 1, 0, 0],
-        [3, 2, 1, 0],
-        [4, 3, 2, 1],
-        [5, 4, 3, 2],
-        [6, 5, 4, 3],
-        [7, 6, 5, 4],
-        [8, 7, 6, 5],
-    ]
-    assert after == [8, 7, 6]
 
 
 def looped_stack(frames: np.ndarray, is_first: np.ndarray, k: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seedrl.agents.window import WindowSpec
-from seedrl.replay.buffer import Replay, ReplayState, paged_replay
+from seedrl.replay.buffer import Replay, paged_replay
 from seedrl.replay.index import PageIndex
 from seedrl.types import Array, Page, StoredStep, TimeStep
 from tests.chi_squared import exceeded_with
@@ -61,20 +61,6 @@ def example() -> Page:
     return jax.tree.map(lambda leaf: leaf[0], pages_of([0]))
 
 
-def filled(num_pages: int) -> tuple[Replay, ReplayState, PageIndex]:
-    """A replay of 16 pages with the first pages of one stream."""
-    replay = build(16)
-    index = PageIndex(capacity_pages=16, window=WINDOW, page_steps=2)
-    state = replay.init(example())
-    for number in range(num_pages):
-        state = replay.insert(state, pages_of([2 * number]), index.plan([0]))
-    return replay, state, index
-
-
-def masses(*first: float) -> np.ndarray:
-    return np.concatenate([np.asarray(first), np.zeros(16 - len(first))])
-
-
 def test_a_chain_of_pages_worked_by_hand() -> None:
     # Sequences have 6 rows, three pages of 2. Stream A is pages 0, 2, 3, 4; page 1 is of stream B.
     replay = build(6)
@@ -97,29 +83,6 @@ def test_a_chain_of_pages_worked_by_hand() -> None:
     state = replay.insert(state, pages_of([8, 52, 99, 99, 99, 99]), plan)
     np.testing.assert_array_equal(state.next, [6, 0, 3, 4, 5, 6])
     np.testing.assert_array_equal(state.sampling_weight, [0, 0, 3, 5, 0, 0])
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -1.0])
-def test_a_refused_update_keeps_the_mass(bad: float) -> None:
-    replay, state, _ = filled(5)
-    np.testing.assert_array_equal(state.sampling_weight, masses(1, 3, 5))
-    priorities = np.asarray([bad, 7.0], np.float32)
-    state = replay.update_priorities(state, np.asarray([0, 1], np.int32), priorities)
-    np.testing.assert_array_equal(state.sampling_weight, masses(1, 7, 5))
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
-def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
-    replay, state, index = filled(5)
-    plan = index.plan([0])
-    priority = np.float32(bad)
-    steps = state.pages.steps
-    reward = np.array(steps.timestep.reward)
-    reward[3, 0] = priority
-    steps = steps._replace(timestep=steps.timestep._replace(reward=reward))
-    state = state._replace(pages=state.pages._replace(steps=steps))
-    state = replay.insert(state, pages_of([10]), plan)
-    np.testing.assert_array_equal(state.sampling_weight, masses(1, 3, 5, 3))
 
 
 @pytest.mark.parametrize("batch_size", [pytest.param(1, marks=pytest.mark.gate), 16])

@@ -33,33 +33,6 @@ def test_pages_of_two_streams_are_linked_and_completed() -> None:
     assert (index.num_sequences, index.fill, index.num_inserted) == (2, 0.6, 6)
 
 
-def test_the_ring_wraps_and_evicts_the_sequence_that_starts_in_the_page() -> None:
-    index = index_of(4)
-    index.plan([7, 7, 7, 7])
-    assert index.num_sequences == 1
-    # Page 0 is overwritten by the page that completes the start at page 2.
-    assert rows(index.plan([7])) == [[0], [3], [2]]
-    assert (index.num_sequences, index.fill, index.num_inserted) == (1, 1, 5)
-    assert (index.fill, index_of(6).fill) == (1.0, 0.0)
-
-
-def test_what_the_same_call_evicts_is_neither_linked_nor_completed() -> None:
-    index = index_of(4)
-    index.plan([7, 7])
-    plan = index.plan([7, 1, 1, 1])
-    # The first of these completes page 0, the third and fourth overwrite pages 0 and 1.
-    assert rows(plan) == [[2, 3, 0, 1], [4, 4, 3, 0], [4, 4, 4, 3]]
-    assert index.num_sequences == 1
-
-
-def test_a_cut_stream_starts_anew_under_the_same_number() -> None:
-    index = index_of(10)
-    index.plan([7, 7])
-    index.end_stream(7)
-    plan = index.plan([7, 7, 7])
-    assert rows(plan) == [[2, 3, 4], [10, 2, 3], [10, 10, 2]]
-
-
 def test_all_sequences_that_start_in_a_page_are_completed_at_once() -> None:
     # Transitions of three rows in pages of four: of those that start in page 0, at rows 0 to 3, the
     # last ends with row 5, which is in page 1.

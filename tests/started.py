@@ -26,6 +26,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from tests.patience import SECONDS
+
 _ROOT = Path(__file__).parents[1]
 _IMPORTED = ("JAX_", "XLA_", "PYTHON", "GRPC_", "OMP_", "OPENBLAS_", "LD_", "MALLOC_")
 _PR_SET_CHILD_SUBREAPER = 36
@@ -70,6 +72,21 @@ def env_server(*words: str) -> "subprocess.Popen[str]":
         variables=variables(),
         stdout=sys.__stdout__.fileno(),
         stderr=subprocess.PIPE,
+    )
+
+
+def python(
+    *words: str, cwd: Path | None = None, stdin: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    """What Python answers to these words; it imports from where this process does."""
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
     )
 
 

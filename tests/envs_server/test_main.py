@@ -1,9 +1,6 @@
 """The env server as a process: signals, exit codes and what it says."""
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +9,7 @@ from typing import Any
 import pytest
 
 from seedrl.wire.seedrl_pb2 import Environment
+from tests import started
 from tests.patience import SECONDS
 from tests.started import env_server
 
@@ -73,13 +71,6 @@ def test_the_script_imports_from_the_current_folder(learner: Any, tmp_path: Path
     script = "from envs_server.__main__ import main; main()"
     words = ["--learner", learner.address, "--num-envs", "2", "--allow-env", "mine:make"]
     # With -P, as for a script, the current folder is not on the path.
-    process = subprocess.run(
-        [sys.executable, "-P", "-c", script, *words],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=SECONDS,
-    )
+    process = started.python("-P", "-c", script, *words, cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert "connected: 2 x mine:make" in process.stderr

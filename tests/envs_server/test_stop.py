@@ -1,11 +1,10 @@
 """A process that is asked to stop, or whose environment hangs, ends."""
 
 import subprocess
-import sys
 
 import pytest
 
-from tests.patience import SECONDS
+from tests import started
 
 _PROGRAM = """
 import os, signal, time
@@ -23,8 +22,7 @@ time.sleep(60)
 def test_a_process_that_is_asked_to_stop_ends_although_an_environment_hangs(
     cancel: str, code: int
 ) -> None:
-    command = [sys.executable, "-c", _PROGRAM.format(cancel=cancel)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    ended = started.python("-c", _PROGRAM.format(cancel=cancel))
     assert ended.returncode == code
     assert ("ZeroDivisionError" in ended.stderr) == bool(code)
 
@@ -43,8 +41,7 @@ print("done")
 
 
 def _run(work: str, limit: float = 0.3) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-c", _HANGS.format(work=work, limit=limit)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    return started.python("-c", _HANGS.format(work=work, limit=limit))
 
 
 # Native code that keeps the interpreter's lock lets no thread of Python's run.

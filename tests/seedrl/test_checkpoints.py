@@ -53,10 +53,15 @@ def _save(directory: Path, step: int, **more: Any) -> Path:
     return checkpoints.save(directory, step, {"x": np.full(3, step), **more}, {}, keep=2)
 
 
-def _value(directory: Path) -> int:
-    """What `_save` put into the newest checkpoint, checked against its step."""
+def _latest(directory: Path) -> checkpoints.Checkpoint:
     found = checkpoints.latest(directory)
     assert found is not None
+    return found
+
+
+def _value(directory: Path) -> int:
+    """What `_save` put into the newest checkpoint, checked against its step."""
+    found = _latest(directory)
     restored = stored_arrays.read_tree(found.path, {"x": np.zeros(3, int)})["x"]
     np.testing.assert_array_equal(restored, np.full(3, found.step))
     return found.step
@@ -68,9 +73,7 @@ def _names(directory: Path) -> list[str]:
 
 def _saved(directory: Path, tree: Any) -> checkpoints.Checkpoint:
     checkpoints.save(directory, 1, tree, {}, keep=2)
-    found = checkpoints.latest(directory)
-    assert found is not None
-    return found
+    return _latest(directory)
 
 
 # Arrays
@@ -141,8 +144,7 @@ def test_a_replay_comes_back_and_its_arrays_are_files_of_their_own(tmp_path: Pat
         "none": np.zeros((0, 2), np.int32),
     }
     _save(tmp_path, 1, replay=replay)
-    found = checkpoints.latest(tmp_path)
-    assert found is not None
+    found = _latest(tmp_path)
     # These names are part of the format.
     names = json.loads((found.path / "extra" / "names.json").read_text())
     assert set(names) == {"replay.half", "replay.scalar", "replay.steps.a.reward"}
@@ -156,8 +158,7 @@ def test_a_replay_comes_back_and_its_arrays_are_files_of_their_own(tmp_path: Pat
 
 def test_an_array_without_elements_in_a_file_of_its_own_is_ignored(tmp_path: Path) -> None:
     _save(tmp_path, 1, replay=np.arange(3))
-    found = checkpoints.latest(tmp_path)
-    assert found is not None
+    found = _latest(tmp_path)
     np.save(found.path / "extra" / "001.npy", np.zeros((0, 2), np.int32))
     names = {"replay.x": ["000.npy", "int64"], "replay.none": ["001.npy", "int32"]}
     (found.path / "extra" / "names.json").write_text(json.dumps(names))
@@ -235,8 +236,8 @@ def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
         intact = file.read_bytes()
         damage(file, generator)
         caplog.clear()
-        found = checkpoints.latest(tmp_path)
-        assert found is not None and found.step == 1, f"{damage.__name__} of {file} went unnoticed"
+        found = _latest(tmp_path)
+        assert found.step == 1, f"{damage.__name__} of {file} went unnoticed"
         (message,) = [record.getMessage() for record in caplog.records]
         assert str(file) in message and "expected" in message
         file.unlink(missing_ok=True)
@@ -389,8 +390,7 @@ def test_a_link_in_place_of_a_folder_is_refused_before_it_is_written_to(
 
 def test_records_are_as_long_as_a_large_replay_needs(tmp_path: Path) -> None:
     checkpoints.save(tmp_path, 1, {}, {"pages": "1" * 2**24}, keep=2)
-    found = checkpoints.latest(tmp_path)
-    assert found is not None and len(found.meta["pages"]) == 2**24
+    assert len(_latest(tmp_path).meta["pages"]) == 2**24
 
 
 # Made up by somebody
@@ -402,9 +402,7 @@ def test_meta_data_that_somebody_made_up_are_refused(tmp_path: Path, meta: str) 
     (path / "meta.json").write_text(meta)
     _rewrite(path, files={checkpoints.META: checkpoints._entry(path / checkpoints.META)})
     with pytest.raises(CheckpointError) as caught:
-        found = checkpoints.latest(tmp_path)
-        assert found is not None
-        found.meta["config"]  # where nothing is wrong, this is missing
+        _latest(tmp_path).meta["config"]  # where nothing is wrong, this is missing
     assert "meta.json" in str(caught.value)
 
 
@@ -429,8 +427,7 @@ def test_arrays_larger_than_their_files_are_refused_before_they_are_read(
 @pytest.mark.parametrize("names", ["[]", "[" * 200_000, '{"replay": ["../x.npy", "int32"]}'])
 def test_large_arrays_that_somebody_made_up_are_refused(tmp_path: Path, names: str) -> None:
     _save(tmp_path, 1, replay=np.arange(3))
-    found = checkpoints.latest(tmp_path)
-    assert found is not None
+    found = _latest(tmp_path)
     (found.path / "extra" / "names.json").write_text(names)
     with pytest.raises(CheckpointError):
         stored_arrays.read_tree(found.path, {"replay": np.arange(3)})
@@ -511,8 +508,7 @@ def test_death_before_any_change_of_files_leaves_a_checkpoint(tmp_path: Path) ->
         checkpoints.save(tmp_path, step, {"replay": replay}, {"saved": step}, keep=2)
 
     def saved_step() -> int:
-        found = checkpoints.latest(tmp_path)
-        assert found is not None
+        found = _latest(tmp_path)
         assert found.meta["saved"] == found.step
         restored = stored_arrays.read_tree(found.path, {"replay": np.zeros(3, int)})
         np.testing.assert_array_equal(restored["replay"], found.step)

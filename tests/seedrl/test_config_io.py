@@ -15,6 +15,7 @@ from seedrl import config_io
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import ConfigError
 from seedrl.fields import with_fields
+from tests import started
 
 # A configuration as a user writes it: with an agent of its own, beside a module of its own.
 OWN_CONFIG = '''
@@ -287,13 +288,7 @@ def test_no_module_is_imported_because_a_saved_config_names_it(tmp_path: Path) -
         *("subprocess:Popen", "os:system", "seedrl.no_such:X", "seedrl.config:NoSuch", "X", ":X"),
         *("seedrl.config:dataclasses.Field", "pathlib:Path", "..a:X", "seedrl.:X"),
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", NOT_IMPORTED, "config.json", *names],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-    )
+    done = started.python("-c", NOT_IMPORTED, "config.json", *names, cwd=tmp_path)
     assert done.stdout.splitlines() == [*["refused"] * len(names), "[]"], done.stderr
     assert not (tmp_path / "has_run").exists()
 

@@ -2,14 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from seedrl import policy
-from tests.patience import SECONDS
+from tests import started
 from tests.seedrl.test_policy import _SPEC, _agent, _observation, _params
 
 _PAGE = Path(__file__).parents[2] / "docs" / "exported_policy.md"
@@ -51,13 +49,7 @@ def test_the_loader_of_the_documentation_acts_as_the_policy_does(tmp_path: Path)
     loader, use = snippet.split("\ncarry, reward = ")
     assert len(loader.strip().splitlines()) <= 10 and "act.call" in use
     script = f"{_BEFORE}{loader}\n{_AFTER}".replace("np.float32(x)", "x")
-    done = subprocess.run(
-        [sys.executable, "-c", script, "given.json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    done = started.python("-c", script, "given.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     # Twice: an episode begins with zeros, whatever was before.
     assert [json.loads(line) for line in done.stdout.splitlines()] == [expected, expected]

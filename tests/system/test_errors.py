@@ -24,14 +24,7 @@ import time
 import jax
 from seedrl_plugin.dqn import DQNConfig
 
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    LearningConfig,
-    LoggingConfig,
-    ReplayConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig
 
 calls = []
 
@@ -56,14 +49,7 @@ class Hanging(DQNConfig):
 
 
 def config():
-    return Config(
-        environment=EnvironmentConfig(id="CartPole-v1"),
-        agent=Hanging(),
-        serving=ServingConfig(training_slots=1, evaluation_slots=0),
-        replay=ReplayConfig(capacity_steps=256, min_steps=64),
-        learning=LearningConfig(batch_sequences=4),
-        logging=LoggingConfig(stuck_seconds=3, learning_curve=False),
-    )
+    return Config(environment=EnvironmentConfig(id="CartPole-v1"), agent=Hanging())
 """
 
 # An environment of which two machines have different versions.
@@ -219,7 +205,10 @@ def test_a_thread_that_hangs_ends_the_run(programs: Programs, tmp_path: Path, ad
     path = tmp_path / "hanging.py"
     path.write_text(HANGING)
     programs("envs_server", "--learner", address, "--num-envs", 1, "--groups", 1)
-    learner = programs("learner", path, "--workdir", tmp_path / "run", "--bind", address)
+    flags = ("--workdir", tmp_path / "run", "--bind", address, "--logging.stuck-seconds", 3)
+    flags += ("--serving.training-slots", 1, "--serving.evaluation-slots", 0)
+    flags += ("--replay.capacity-steps", 256, "--replay.min-steps", 64)
+    learner = programs("learner", path, *flags, "--learning.batch-sequences", 4)
     assert learner.end() == TEMPORARY
     # On few cores learning waits behind it.
     expected = r"acting (and learning )?finished nothing for 3 seconds \(logging.stuck_seconds\)"

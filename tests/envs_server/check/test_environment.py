@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +20,7 @@ from envs_server.check.environment import Play, check
 from envs_server.check.findings import Findings
 from envs_server.envs import catch, constant, masked_cartpole, token_tasks
 from seedrl.exit_codes import ExitCode
-from tests.patience import SECONDS
+from tests import started
 
 _HIDE = (masked_cartpole.hide_velocities,)
 _MASKED = Recipe("masked", {}, (), masked_cartpole.make, masked_cartpole.make_vec)
@@ -116,14 +114,7 @@ def test_a_fault_that_may_be_intended_is_a_note(factory: Callable[..., Any]) -> 
 # In a process of its own: `Chatty` prints past Python, and leaves a thread that is no daemon.
 def test_the_report_is_all_that_is_on_stdout() -> None:
     words = ["check-env", "example_envs:Chatty", *_FEW]
-    done = subprocess.run(
-        [sys.executable, "-m", "learner.cli.main", *words],
-        cwd=Path(__file__).parent,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    done = started.python("-m", "learner.cli.main", *words, cwd=Path(__file__).parent)
     assert done.returncode == ExitCode.OK
     assert f"{words[1]} passes" in done.stdout
     assert "by C" not in done.stdout and "by C" in done.stderr
@@ -132,14 +123,7 @@ def test_the_report_is_all_that_is_on_stdout() -> None:
 def test_stepping_by_itself_ends_and_keeps_its_stdout() -> None:
     asked = {"id": f"{example_envs.__name__}:Chatty", "arguments": "{}", "wrappers": []}
     asked |= {"vectorization": "sync", "num_envs": 1, "groups": 1}
-    done = subprocess.run(
-        [sys.executable, "-m", "envs_server.stepping", json.dumps(asked)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        input="0.01\n",
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    done = started.python("-m", "envs_server.stepping", json.dumps(asked), stdin="0.01\n")
     ready, answer = map(json.loads, done.stdout.splitlines())
     assert (done.returncode, ready) == (0, {}) and answer["steps"] > 0
     assert "by C" in done.stderr
@@ -153,12 +137,6 @@ __main__.main(["example_envs:Stuck"])
 
 
 def test_a_step_that_never_returns_ends_the_check_and_is_named() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _HANGS],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    done = started.python("-c", _HANGS)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{example_envs.__file__}:" in done.stderr.splitlines()[0]

@@ -66,16 +66,35 @@ def unshowable(*_: Any, **__: Any) -> Any:
 
 number = 3
 
+_NESTED = spaces.Dict({"a": spaces.Box(-1.0, 1.0, (4,), np.float32), "b": spaces.Discrete(3)})
+# Not in Python's words for it, such as `not enough values to unpack`.
+_RETURN = FIRST + "step: TypeError: expected step to return (observation, reward, "
+_REWARD = FIRST + "step: TypeError: expected a number as reward"
 # What an environment does otherwise, and what the line names; that of one that fails at its first
 # step is longer.
 DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     "old reset": ({"reset": lambda self: ZEROS}, FIRST + "restart: TypeError"),
     "reset without info": ({"reset": lambda self, **_: ZEROS}, FIRST + "restart: TypeError"),
-    "old step": ({"step": lambda self, _: (ZEROS, 1.0, False, {})}, FIRST + "step: TypeError"),
-    "array reward": ({"step": lambda self, _: (ZEROS, ZEROS, False, False, {})}, FIRST + "step: "),
+    "old step": ({"step": lambda self, _: (ZEROS, 1.0, False, {})}, _RETURN),
+    "array reward": ({"step": lambda self, _: (ZEROS, ZEROS, False, False, {})}, _REWARD),
     "shape": (
         {"step": lambda self, _: (np.zeros(5), 1.0, False, False, {})},
         "got (5",
+    ),
+    "no result": ({"step": lambda self, _: None}, _RETURN),
+    "dict reward": ({"step": lambda self, _: (ZEROS, {}, False, False, {})}, _REWARD),
+    "ragged": (
+        {"step": lambda self, _: ([[0], 1], 1.0, False, False, {})},
+        FIRST + "step: expected numbers of shape (4,) as observation, got [[0], 1]",
+    ),
+    "no key": (
+        {"observation_space": _NESTED, "reset": lambda self, **_: ({"a": ZEROS, "b": 1}, {})}
+        | {"step": lambda self, _: ({"a": ZEROS}, 1.0, False, False, {})},
+        FIRST + "step: expected observation.b, got",
+    ),
+    "two keys alone": (
+        {"observation_space": _NESTED, "reset": lambda self, **_: {"a": ZEROS, "b": 1}},
+        FIRST + "restart: TypeError: expected reset to return (observation, info), got",
     ),
     "sys.exit": ({"step": lambda self, _: sys.exit(0)}, FIRST + "step: SystemExit: 0"),
     "raises when built": ({"__init__": lambda self: 1 / 0}, f"{HERE}:make: ZeroDivisionError"),

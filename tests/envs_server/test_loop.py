@@ -160,64 +160,6 @@ def test_one_that_fails_in_a_step_costs_its_own_episode_and_no_other(error: Any)
     ]
 
 
-class Returning(gymnasium.Env[Any, Any]):
-    """Its third step, or else its second reset, returns something else."""
-
-    observation_space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(3)})
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, other: dict[str, Any]) -> None:
-        self._other, self._num_resets, self._num_steps = other, 0, 0
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        self._num_resets += 1
-        sound = {"a": np.zeros(2, np.float32), "b": 1}, {}
-        return self._other.get("reset", sound) if self._num_resets == 2 else sound
-
-    def step(self, action: Any) -> Any:
-        self._num_steps += 1
-        sound = {"a": np.zeros(2, np.float32), "b": 1}, 0.0, self._num_steps == 4, False, {}
-        return self._other.get("step", sound) if self._num_steps == 3 else sound
-
-
-_SOUND = {"a": np.zeros(2), "b": 1}
-
-
-@pytest.mark.parametrize(
-    ("other", "named"),
-    [
-        ({"reset": _SOUND}, "reset: TypeError: expected reset to return (observation, info), got"),
-        ({"step": None}, "step: TypeError: expected step to return (observation, reward, "),
-        ({"step": (_SOUND, 0.0, False, {})}, "step: TypeError: expected step to return"),
-        (
-            {"step": (_SOUND, {}, False, False, {})},
-            "step: TypeError: expected a number as reward",
-        ),
-        (
-            {"step": (_SOUND, np.zeros(2), False, False, {})},
-            "step: TypeError: expected a number as",
-        ),
-        (
-            {"step": ({"a": np.zeros(2)}, 0.0, False, False, {})},
-            "step: expected observation.b, got",
-        ),
-        ({"step": (None, 0.0, False, False, {})}, "step: expected observation.a, got"),
-        (
-            {"step": ({"a": [[0], 1], "b": 1}, 0.0, False, False, {})},
-            "step: expected numbers of shape (2,) as observation.a, got [[0], 1]",
-        ),
-    ],
-)
-def test_a_wrong_result_of_a_later_step_is_named(other: dict[str, Any], named: str) -> None:
-    """And not in Python's words for it, such as `not enough values to unpack`."""
-    environment = build(Recipe("f:Returning", {"other": other}, (), Returning), "sync", 1)
-    environment.reset([1])
-    with pytest.raises(EnvironmentFailedError) as caught:
-        for _ in range(5):
-            environment.step(_STAY[:1])
-    assert f"environment 0 (slot 0), {named}" in str(caught.value)
-
-
 def test_a_reset_that_fails_cuts_nothing() -> None:
     """The episode before it has ended; issue: each failure rebuilt all environments."""
     resets: list[int] = []
@@ -248,24 +190,6 @@ def test_a_constructor_that_fails_once_after_a_failure_is_tried_again() -> None:
     group.reset()
     assert group.advance(_STAY).step_type.tolist() == [MID, FIRST, MID]
     assert fleet.num_built == 6
-
-
-def test_one_that_always_fails_is_left_out_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    def does(where: str, number: int) -> None:
-        if number not in (0, 2) and where == "step":
-            raise RuntimeError("no\nlicence")
-
-    failures = _failures()
-    environment = Fleet(does).build(failures)
-    environment.reset([7, 8, 9])
-    for _ in range(3):
-        environment.step(_STAY)
-    with pytest.raises(EnvironmentFailedError):
-        environment.step(_STAY)
-    assert failures.live == [0, 2]
-    line = f"environment 1 (slot 1), step: RuntimeError: no licence ({__file__}:"
-    # The fourth failure ends the lease, and the client logs it.
-    assert line in failures.reason and caplog.text.count(line) == 3
 
 
 def test_only_the_very_first_construction_is_wrong_usage() -> None:

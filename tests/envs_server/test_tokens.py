@@ -38,6 +38,15 @@ class Counting(seedrl.TokenEnv):
         return [self._number] * (3 if self._turns > 2 else 1), reward
 
 
+class Fragile(Counting):
+    """Has no question of seed 6."""
+
+    def reset(self, seed: int) -> list[int]:
+        if seed == 6:
+            raise RuntimeError("no such question")
+        return super().reset(seed)
+
+
 def _gym(turns: int = 2) -> TokenGym:
     return TokenGym(Counting(turns))
 
@@ -79,12 +88,6 @@ def test_a_question_of_its_own_choice_is_held_out() -> None:
 
 
 def test_the_answer_to_an_end_may_ask_for_the_next_question() -> None:
-    class Fragile(Counting):
-        def reset(self, seed: int) -> list[int]:
-            if seed == 6:
-                raise RuntimeError("no such question")
-            return super().reset(seed)
-
     recipe, tokens = Recipe("fragile", {"turns": 1}, (), Fragile), Counting().spec
     environments = build(recipe, "auto", 1, failures=Failures(1))
     assert environments.reset([0])[0, 0] == 0
@@ -123,17 +126,12 @@ def test_an_answer_that_ends_the_episode_may_ask_the_next_question() -> None:
 
 
 def test_an_environment_that_cannot_ask_the_next_question_is_built_again() -> None:
-    class Fragile(Counting):
-        def reset(self, seed: int) -> list[int]:
-            if seed == 6:
-                raise RuntimeError("no such question")
-            return super().reset(seed)
-
+    class Absurd(Fragile):
         def step(self, ids: np.ndarray) -> tuple[list[int] | None, float]:
             turn, _ = super().step(ids)
             return turn, float("nan" if ids[0] == 9 else 1)
 
-    recipe = Recipe("fragile", {"turns": 1}, (), Fragile)
+    recipe = Recipe("absurd", {"turns": 1}, (), Absurd)
     group = EnvGroup(0, build(recipe, "auto", 3, failures=Failures(3)), [0, 1, 2])
     group.reset()
     sent = ([0, 256], 6), ([9, 256], 5), ([0, 256], 5)

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from envs_server.failures import Failures
-from envs_server.native import build_vector
-from seedrl.config import EnvironmentConfig
+from envs_server.build import Recipe, build
 from seedrl.types import StepType
 
 pytest.importorskip("ale_py")
@@ -16,17 +14,8 @@ def test_the_return_of_a_game_is_that_of_the_same_game_in_one_episode() -> None:
 
     def played(*wrappers: object, **arguments: bool) -> tuple[list[tuple[int, int, float]], int]:
         # Step, environment and return of all games that end, and the number of all ends.
-        vector = build_vector(
-            "atari",
-            "ALE/Breakout-v5",
-            {"img_height": 42, "img_width": 42, **arguments},
-            wrappers,
-            None,
-            None,
-            max_abs_reward=EnvironmentConfig.max_abs_reward,
-            positions=range(2),
-            failures=Failures(2, 0),
-        )
+        small = {"img_height": 42, "img_width": 42, **arguments}
+        vector = build(Recipe("ALE/Breakout-v5", small, wrappers), "atari", 2)
         vector.reset([3, 4])
         random, returns, games, num_ends = np.random.default_rng(0), np.zeros(2), [], 0
         for step in range(330):
@@ -52,17 +41,8 @@ def test_with_fire_at_each_reset_a_player_who_never_presses_it_loses_every_life(
     from envs_server.envs.atari_lives import FireReset
 
     def lives_lost(*wrappers: object) -> int:
-        vector = build_vector(
-            "atari",
-            "ALE/Breakout-v5",
-            {"life_loss_info": True, "use_fire_reset": True},
-            wrappers,
-            None,
-            None,
-            max_abs_reward=EnvironmentConfig.max_abs_reward,
-            positions=range(1),
-            failures=Failures(1, 0),
-        )
+        arguments = {"life_loss_info": True, "use_fire_reset": True}
+        vector = build(Recipe("ALE/Breakout-v5", arguments, wrappers), "atari", 1)
         vector.reset([3])
         steps = [vector.step(np.zeros(1, np.int64)).timestep for _ in range(200)]
         lost = sum(step.discount[0] == 0 for step in steps)
@@ -78,17 +58,9 @@ def test_a_clipped_reward_is_its_sign_and_the_return_of_a_game_has_its_points() 
 
     def played(*wrappers: object) -> tuple[list[float], list[float]]:
         # Rewards, and returns of games.
-        vector = build_vector(
-            "atari",
-            "ALE/MsPacman-v5",
-            {"life_loss_info": True},
-            (GameReturn, *wrappers),
-            None,
-            None,
-            max_abs_reward=EnvironmentConfig.max_abs_reward,
-            positions=range(1),
-            failures=Failures(1, 0),
-        )
+        wrappers = (GameReturn, *wrappers)
+        recipe = Recipe("ALE/MsPacman-v5", {"life_loss_info": True}, wrappers)
+        vector = build(recipe, "atari", 1)
         vector.reset([3])
         random, rewards, games = np.random.default_rng(0), [], []
         for _ in range(460):

@@ -167,9 +167,9 @@ USAGE: dict[str, str] = {
     f"{LEARNER} --learning.num-devices 2 --serving.inference-devices 3": "learning.num_devices",
     f"{LEARNER} --serving.inference-devices 4": "serving.inference_devices",
     f"{LEARNER} --learning.batch-sequences 6": "learning.batch_sequences",
-    f"{LEARNER} --serving.training-slots 3": "serving.training_slots",
+    f"{LEARNER} --serving.training-slots 3": "at least one for each of the 4 learning devices",
     f"{LEARNER} --learning.num-devices 1 --serving.inference-devices 3 "
-    "--serving.training-slots 2": "serving.training_slots",
+    "--serving.training-slots 2": "at least one for each of the 3 inference devices",
     f"{LEARNER} --process-count 2 --process-index 0": "--coordinator",
     f"{LEARNER} --process-count 2 --coordinator a:1": "--process-index",
     f"{LEARNER} --process-count 2 --process-index 2 --coordinator a:1": "--process-index",

@@ -20,6 +20,15 @@ SPEC = EnvSpec(
 # No dense layers: what agents give it and take from it would be the same.
 NETWORK = ActorCriticConfig(torso="mlp", torso_sizes=(), core_size=5, frame_stack=3)
 ROWS, B = 14, 3
+# Of both agents, for their losses.
+SETTINGS: dict[str, Any] = {
+    "network": NETWORK,
+    "unroll": 6,
+    "gamma": 0.9,
+    "entropy_cost": 0.03,
+    "reward_scale": 2.0,
+    "reward_clip": 1.0,
+}
 # Of one observation, which looks the same at every step.
 PLAIN_SPEC = EnvSpec(ArraySpec((1,), "float32"), DiscreteSpec(2))
 PLAIN_NETWORK = ActorCriticConfig(torso="mlp", torso_sizes=(), core="none", head_sizes=())
@@ -123,6 +132,16 @@ def outputs_at(config: Any, start: int) -> Any:
     """What the network says of all rows of a window, float64."""
     output = unroll()(built(config)[1], window_at(config, start))
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
+
+
+def of_another_policy(sequence: Sequence, difference: float) -> Sequence:
+    """As if a policy had acted that thought otherwise of each action, and of each row."""
+    random = np.random.default_rng(2)
+    extras = jax.tree.map(
+        lambda leaf: leaf + np.float32(difference * random.normal(size=leaf.shape)),
+        sequence.steps.extras,
+    )
+    return sequence._replace(steps=sequence.steps._replace(extras=extras))
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

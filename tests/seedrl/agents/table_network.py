@@ -1,32 +1,34 @@
-"""Q-values from a table: a network that is quick to compile and to write again."""
+"""Q-values or a policy from a table: a network that is quick to compile and to write again."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 
-from seedrl.networks.network import Network, NetworkInput
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.types import Array, Tree
-
-STATES, ACTIONS = 5, 3
-# An observation is the number of a state.
-SPEC = EnvSpec(ArraySpec((), "int32"), DiscreteSpec(ACTIONS))
+from seedrl.networks.network import Network, NetworkInput, PolicyAndValue
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import Tree
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableConfig:
-    """A row of Q-values for each state; the parameters are the table, `[STATES, ACTIONS]`."""
+class Tables:
+    """Q-values, or logits and values, of the state that an observation names: `[states, A]`."""
+
+    states: int
+    is_policy: bool = False
 
     def build(self, spec: EnvSpec) -> Network:
-        """Of any environment whose observations are numbers of states."""
-        del spec
-        return Network(_init, lambda size: (), _unroll)
+        """For observations that are numbers of states, without a mask."""
+        assert spec.observation == ArraySpec((), "int32"), "a network does not see the mask"
 
+        def init(key: Any) -> Tree:
+            shapes = {"table": (self.states, spec.action.num_actions), "value": (self.states,)}
+            return {name: jax.random.normal(key, shape) for name, shape in shapes.items()}
 
-def _init(key: Array) -> Array:
-    return jax.random.normal(key, (STATES, ACTIONS))
+        def unroll(params: Tree, carry: Tree, inputs: NetworkInput) -> tuple[Any, Tree]:
+            table = params["table"][inputs.observation]
+            if not self.is_policy:
+                return table, carry
+            return PolicyAndValue(table, params["value"][inputs.observation]), carry
 
-
-def _unroll(params: Array, carry: Tree, inputs: NetworkInput) -> tuple[Any, Tree]:
-    return params[inputs.observation], carry
+        return Network(init, lambda size: (), unroll)

@@ -12,34 +12,37 @@ from hypothesis import strategies as st
 
 from seedrl.agents.apex import ApexConfig
 from seedrl.rl.priorities import importance_weights, sampling_weight_of
-from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.gated import all_but
 from tests.seedrl.agents.double_q import errors_of, priorities_of
-from tests.seedrl.agents.table_network import ACTIONS, SPEC, STATES, TableConfig
+from tests.seedrl.agents.table_network import Tables
 from tests.seedrl.rl.episodes import any_timesteps
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 KEY = jax.random.key(0)
 B = 3
+STATES, ACTIONS = 5, 3
+SPEC = EnvSpec(ArraySpec((), "int32"), DiscreteSpec(ACTIONS))
 CONFIGS = {
-    "three steps": ApexConfig(network=TableConfig(), gamma=0.9),
+    "three steps": ApexConfig(network=Tables(states=STATES), gamma=0.9),
     "behind two rows": ApexConfig(
-        network=TableConfig(),
+        network=Tables(states=STATES),
         earlier_steps=2,
         n_steps=2,
         gamma=0.8,
         reward_scale=0.5,
         reward_clip=1,
     ),
-    "one step": ApexConfig(network=TableConfig(), n_steps=1),
+    "one step": ApexConfig(network=Tables(states=STATES), n_steps=1),
 }
 
 
 class Case(NamedTuple):
     """What a loss is given."""
 
-    params: np.ndarray
-    target: np.ndarray
+    params: Tree
+    target: Tree
     sequence: Sequence
     weights: np.ndarray
 
@@ -77,15 +80,15 @@ EXAMPLES = [
     [(FIRST, 0, 1, 2, 0), (MID, 1, 1, 1, 1), (LAST, 5, 0, 3, 1), (FIRST, 1e9, 1, 4, 2)],
     [(LAST, 7, 0, 0, 1), (FIRST, 1e9, 1, 1, 0), (MID, 1e9, 1, 1, 0), (MID, 1e9, 1, 3, 0)],
 ]
-ONLINE = np.float32([[0, 3, 0], [9, 9, 9], [5, 0, 0], [1, 3, 0], [9, 9, 9]])
-TARGET = np.float32([[8, 8, 8], [8, 8, 8], [8, 8, 8], [5, 2, 0], [8, 8, 8]])
+ONLINE = {"table": np.float32([[0, 3, 0], [9, 9, 9], [5, 0, 0], [1, 3, 0], [9, 9, 9]])}
+TARGET = {"table": np.float32([[8, 8, 8], [8, 8, 8], [8, 8, 8], [5, 2, 0], [8, 8, 8]])}
 
 
 def test_the_worked_examples() -> None:
     """Returns 4.078 and 5.5 against 3 and 5; then the masses, the shares and the weights."""
     sequence = jax.tree.map(
         lambda *columns: np.concatenate(columns, axis=1),
-        *(sequence_of(rows, ONLINE) for rows in EXAMPLES),
+        *(sequence_of(rows, ONLINE["table"]) for rows in EXAMPLES),
     )
     loss, initial_priorities = jitted("three steps")
     (value, output), gradient = loss(ONLINE, TARGET, sequence, np.ones(B, np.float32), KEY)
@@ -93,7 +96,7 @@ def test_the_worked_examples() -> None:
     assert float(value) == pytest.approx(0.5 * (1.078**2 + 0.5**2) / 3, rel=1e-6)
     expected = np.zeros((STATES, ACTIONS))
     expected[0, 1], expected[2, 0] = -1.078 / 3, -0.5 / 3
-    np.testing.assert_allclose(gradient, expected, rtol=1e-6)
+    np.testing.assert_allclose(gradient["table"], expected, rtol=1e-6)
     assert float(output.metrics["trained_fraction"]) == pytest.approx(2 / 3)
 
     @jax.jit
@@ -125,7 +128,9 @@ def cases(draw: st.DrawFn, config: ApexConfig) -> Case:
     action = random.integers(0, ACTIONS, size).astype(np.int32)
     extras = random.normal(size=(*size, ACTIONS)).astype(np.float32)
     sequence = Sequence(StoredStep(timestep, action, np.zeros_like(action), extras), ())
-    tables = (4 * random.normal(size=(STATES, ACTIONS)).astype(np.float32) for _ in range(2))
+    tables = (
+        {"table": 4 * random.normal(size=(STATES, ACTIONS)).astype(np.float32)} for _ in range(2)
+    )
     return Case(*tables, sequence, random.uniform(0.1, 1, B).astype(np.float32))
 
 
@@ -142,13 +147,13 @@ def test_loss_gradient_and_priorities_are_those_of_the_paper(
 
     steps = case.sequence.steps
     state, trained = steps.timestep.observation, config.earlier_steps
-    online, target = (table.astype(np.float64)[state] for table in case[:2])
+    online, target = (np.float64(params["table"])[state] for params in case[:2])
     errors = np.nan_to_num(errors_of(config, online, target, steps)[0])
     np.testing.assert_allclose(value, np.mean(case.weights * errors**2 / 2), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(output.priorities, np.abs(errors), rtol=1e-4, atol=1e-4)
     expected = np.zeros((STATES, ACTIONS))
     np.add.at(expected, (state[trained], steps.action[trained]), -case.weights * errors / B)
-    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(gradient["table"], expected, rtol=1e-4, atol=1e-4)
 
     acting = np.asarray(steps.extras, np.float64)
     np.testing.assert_allclose(

@@ -10,32 +10,23 @@ import pytest
 
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.rl.vtrace import VTrace, vtrace
-from seedrl.types import Sequence
 from tests.seedrl.agents import policy_loops
 from tests.seedrl.agents.actor_critics import (
     LAST,
-    NETWORK,
     ROWS,
+    SETTINGS,
     SPEC,
     B,
     built,
     log_softmax,
     loss_at_start,
+    of_another_policy,
     outputs_at,
     random_timesteps,
     window_at,
 )
 
-CONFIG = ImpalaConfig(
-    network=NETWORK,
-    unroll=6,
-    gamma=0.9,
-    vtrace_lambda=0.8,
-    rho_bar=1.2,
-    entropy_cost=0.03,
-    reward_scale=2.0,
-    reward_clip=1.0,
-)
+CONFIG = ImpalaConfig(**SETTINGS, vtrace_lambda=0.8, rho_bar=1.2)
 KEY = jax.random.key(9)
 WEIGHTS = np.array([1.0, 0.25, 0.5], np.float32)
 
@@ -65,17 +56,10 @@ def test_exploration_of_one_draws_from_the_policy_and_of_none_takes_the_likelies
     assert agent.evaluation_exploration == 0
 
 
-def of_another_policy(sequence: Sequence) -> Sequence:
-    """As if a policy had acted that thought otherwise of each action."""
-    random = np.random.default_rng(2)
-    extras = sequence.steps.extras + random.normal(size=sequence.steps.extras.shape)
-    return sequence._replace(steps=sequence.steps._replace(extras=extras.astype(np.float32)))
-
-
 @pytest.mark.parametrize("start", STARTS)
 def test_the_loss_agrees_with_the_loop(start: int) -> None:
     agent, params = built(CONFIG)
-    sequence = of_another_policy(window_at(CONFIG, start))
+    sequence = of_another_policy(window_at(CONFIG, start), 1.0)
     (loss, output), _ = agent.update.loss(params, (), sequence, WEIGHTS, KEY)
     logits, values = outputs_at(CONFIG, start)
     log_policy = log_softmax(logits)
@@ -99,5 +83,5 @@ def test_another_correction_takes_the_place_of_v_trace() -> None:
     on_policy = window_at(CONFIG, 0)
     (expected, _), _ = agent.update.loss(params, (), on_policy, WEIGHTS, KEY)
     loss = jax.jit(functools.partial(loss_at_start(CONFIG.build(SPEC)), correct=none))
-    uncorrected, _ = loss(params, (), of_another_policy(on_policy), WEIGHTS, KEY)
+    uncorrected, _ = loss(params, (), of_another_policy(on_policy, 1.0), WEIGHTS, KEY)
     np.testing.assert_allclose(uncorrected, expected, rtol=1e-5)

@@ -5,7 +5,6 @@ gradient belongs to one action of one time step.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -23,13 +22,14 @@ from seedrl.agents.ppo import Acted, PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.errors import ConfigError
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
-from seedrl.networks.network import Network, NetworkInput, PolicyAndValue
+from seedrl.networks.network import Network
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.gated import all_but
 from tests.seedrl.agents import policy_loops
 from tests.seedrl.agents.actor_critics import log_softmax, loss_at_start
 from tests.seedrl.agents.double_q import errors_of, priorities_of
+from tests.seedrl.agents.table_network import Tables
 from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
@@ -40,29 +40,6 @@ B, ACTIONS = 3, 6
 def spec_of(observation: Any, num_actions: int = ACTIONS) -> EnvSpec:
     mask = ArraySpec((num_actions,), "bool")
     return EnvSpec({"observation": observation, "action_mask": mask}, DiscreteSpec(num_actions))
-
-
-@dataclass(frozen=True)
-class Tables:
-    """Q-values, or logits and values, of the state that an observation names."""
-
-    states: int
-    is_policy: bool
-
-    def build(self, spec: EnvSpec) -> Network:
-        assert spec.observation == ArraySpec((), "int32"), "a network does not see the mask"
-
-        def init(key: Any) -> Tree:
-            shapes = {"table": (self.states, ACTIONS), "value": (self.states,)}
-            return {name: jax.random.normal(key, shape) for name, shape in shapes.items()}
-
-        def unroll(params: Tree, carry: Tree, inputs: NetworkInput) -> tuple[Any, Tree]:
-            table = params["table"][inputs.observation]
-            if not self.is_policy:
-                return table, carry
-            return PolicyAndValue(table, params["value"][inputs.observation]), carry
-
-        return Network(init, lambda size: (), unroll)
 
 
 class Case(NamedTuple):
@@ -112,10 +89,10 @@ def case_of(seed: int, length: int, extras: Callable[[np.random.Generator], Any]
 
 Q_CONFIGS = {
     "R2D2": lambda states: R2D2Config(
-        network=Tables(states, False), burn_in=1, unroll=5, n_steps=3, gamma=0.9
+        network=Tables(states=states), burn_in=1, unroll=5, n_steps=3, gamma=0.9
     ),
     "Ape-X": lambda states: ApexConfig(
-        network=Tables(states, False), earlier_steps=1, n_steps=2, gamma=0.8
+        network=Tables(states=states), earlier_steps=1, n_steps=2, gamma=0.8
     ),
 }
 
@@ -167,7 +144,7 @@ def check_slopes(gradient: Any, expected: np.ndarray, case: Case) -> None:
 # Policies.
 
 LENGTH = 7
-STATES = Tables(LENGTH * B, is_policy=True)
+STATES = Tables(states=LENGTH * B, is_policy=True)
 
 
 def stored_log_probabilities(random: np.random.Generator) -> np.ndarray:

@@ -20,6 +20,7 @@ from tests.seedrl.agents import policy_loops
 from tests.seedrl.agents.actor_critics import (
     NETWORK,
     ROWS,
+    SETTINGS,
     SPEC,
     B,
     acted,
@@ -27,33 +28,16 @@ from tests.seedrl.agents.actor_critics import (
     jitted,
     log_softmax,
     loss_at_start,
+    of_another_policy,
     outputs_at,
     window_at,
     window_of,
 )
 
-CONFIG = PpoConfig(
-    network=NETWORK,
-    unroll=6,
-    gamma=0.9,
-    gae_lambda=0.8,
-    entropy_cost=0.03,
-    reward_scale=2.0,
-    reward_clip=1.0,
-)
+CONFIG = PpoConfig(**SETTINGS, gae_lambda=0.8)
 KEY = jax.random.key(9)
 WEIGHTS = np.array([1.0, 0.25, 0.5], np.float32)
 STARTS = range(0, ROWS - CONFIG.window.length + 1, 3)
-
-
-def of_another_policy(sequence: Sequence) -> Sequence:
-    """As if a policy had acted that thought otherwise of each action and row."""
-    random = np.random.default_rng(2)
-    extras = jax.tree.map(
-        lambda leaf: leaf + 0.4 * random.normal(size=leaf.shape).astype(np.float32),
-        sequence.steps.extras,
-    )
-    return sequence._replace(steps=sequence.steps._replace(extras=extras))
 
 
 def loss_of(sequence: Sequence, params: Any = None) -> Any:
@@ -89,7 +73,7 @@ def looped_loss(start: int, sequence: Sequence) -> float:
 
 @pytest.mark.parametrize("start", STARTS)
 def test_the_loss_agrees_with_the_loop(start: int) -> None:
-    sequence = of_another_policy(window_at(CONFIG, start))
+    sequence = of_another_policy(window_at(CONFIG, start), 0.4)
     (loss, output), _ = loss_of(sequence)
     np.testing.assert_allclose(loss, looped_loss(start, sequence), rtol=1e-4)
     assert all(np.isfinite(value) for value in output.metrics.values())
@@ -101,7 +85,7 @@ def test_the_loss_agrees_with_the_loop(start: int) -> None:
 def test_nothing_is_learned_from_a_sequence_of_weight_0() -> None:
     """It fills up a batch; nor are the advantages of the others normalized by its own."""
     agent, params = built(CONFIG)
-    sequence = of_another_policy(window_at(CONFIG, 3))
+    sequence = of_another_policy(window_at(CONFIG, 3), 0.4)
 
     def learned(factor: float) -> Any:
         steps = sequence.steps
@@ -120,7 +104,7 @@ def test_nothing_is_learned_from_a_sequence_of_weight_0() -> None:
 def test_a_minibatch_of_which_nothing_is_trained_changes_nothing(what: str) -> None:
     """Adam has a direction by then, in which it would go on."""
     agent, (_, params) = CONFIG.build(SPEC), built(CONFIG)
-    sequence = of_another_policy(window_at(CONFIG, 3))
+    sequence = of_another_policy(window_at(CONFIG, 3), 0.4)
     batch, weights = agent.preprocess_batch(_state_of(params), sequence, WEIGHTS)
     update = jax.jit(lambda *learned: agent.update(*learned, KEY, mean=lambda tree: tree))
     state, _ = update(agent.init_state(params), batch, weights)
@@ -142,7 +126,7 @@ def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None
     """With memory, stacked frames and resets: their advantages, and their carry at each piece."""
     agent = dataclasses.replace(CONFIG, chunk_steps=chunk_steps).build(SPEC)
     assert agent.chunks == 6 // chunk_steps
-    sequence, (_, params) = of_another_policy(window_at(CONFIG, 3)), built(CONFIG)
+    sequence, (_, params) = of_another_policy(window_at(CONFIG, 3), 0.4), built(CONFIG)
     loss_of_batch = loss_at_start(agent)
 
     @jax.jit

@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,10 @@ import numpy as np
 import pytest
 
 from learner import schedule
-from learner.build import build, plan_geometry
+from learner.build import build, build_hub, plan_geometry
 from learner.report.metrics import Metrics
 from learner.runtime.channel import FilledPages
 from learner.schedule import Session
-from learner.serving.batching import free_running
-from learner.serving.core import Batch, Serving
-from learner.serving.hub import Hub
-from learner.serving.leases import Role, SlotTable
 from seedrl.agents.gradient_update import GradientUpdate
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
@@ -41,18 +37,6 @@ CONFIG = Config(
 )
 
 
-class AskedHub(Hub):
-    """A hub without streams that says whether acting has asked for a batch."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.has_been_asked = threading.Event()
-
-    def next_batch(self, roles: Collection[Role], timeout: float, device: int = 0) -> Batch | None:
-        self.has_been_asked.set()
-        return super().next_batch(roles, timeout, device)
-
-
 @pytest.fixture(params=[(1, 0, 1)])
 def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]:
     """With as many devices as the parameter says: that learn, and that only act; and its slots.
@@ -66,9 +50,7 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
     )
     config = dataclasses.replace(CONFIG, learning=learning, serving=serving_config)
     geometry, metrics = plan_geometry(config), Metrics(tmp_path)
-    slots = SlotTable(training=num_slots, evaluation=0, seed=0, num_devices=len(geometry.inference))
-    serving = Serving(slots, page_steps=geometry.page_steps, rule=free_running(0.0))
-    hub = AskedHub(serving, config.environment, spec=SPEC)
+    hub = build_hub(config, geometry, session_number=0)
     system = build(config, geometry, hub=hub, spec=SPEC, metrics=metrics)
     yield Session(config, system, hub, metrics)
     metrics.close()
@@ -93,10 +75,13 @@ def compiling(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[thr
 
 
 def test_acting_does_not_wait_for_the_update_to_be_compiled(
-    session: Session, compiling: threading.Event
+    session: Session, compiling: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    is_asked, next_batch = threading.Event(), session._hub.next_batch
+    asked = lambda *of, **more: is_asked.set() or next_batch(*of, **more)  # noqa: E731
+    monkeypatch.setattr(session._hub, "next_batch", asked)
     session.start()
-    assert session._hub.has_been_asked.wait(SECONDS)  # type: ignore[attr-defined]
+    assert is_asked.wait(SECONDS)
     assert session.learning.request_snapshot(with_replay=False).result(SECONDS) is not None
     assert session.is_compiling
     compiling.set()

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
-import numpy as np
 import pytest
 
 from learner.checkpoints.run_folder import Resume, RunFolder
@@ -22,7 +21,7 @@ from learner.runtime.worker import Deaths
 from learner.train import TrainLoop, _wait_for_env_server, train
 from seedrl import checkpoints, config_io
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.checkpoints import Checkpoint, best_directory, best_return, encode_spec
+from seedrl.checkpoints import Checkpoint, encode_spec
 from seedrl.config import Config, LoggingConfig
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError, UserError
@@ -38,21 +37,6 @@ def process() -> Iterator[None]:
     """Puts back what a run changes of its process."""
     with own_process.restored():
         yield
-
-
-def test_a_resumed_run_keeps_its_best_checkpoint_until_a_score_is_higher(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with contextlib.closing(RunFolder(tmp_path)) as folder:
-        folder.checkpoint("auto")  # there is none: it was killed before its first one
-        assert folder.best() is None
-        meta = {"evaluation": {"mean_return": 7.5, "episodes": 20}}
-        path = checkpoints.save(best_directory(tmp_path), 3, {"x": np.zeros(2)}, meta, keep=1)
-        best = folder.best()
-        assert best is not None and best_return(best) == 7.5
-        (path / "meta.json").write_text("{}")
-        assert folder.best() is None
-    assert "no best checkpoint until the next score" in caplog.text
 
 
 @pytest.mark.parametrize(("resumed", "seconds", "frames"), [(True, 30.0, 404.0), (False, 0.0, 4.0)])

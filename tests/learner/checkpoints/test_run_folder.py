@@ -1,5 +1,6 @@
 """The directory of a run: it belongs to one learner, which resumes from what is there."""
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ from learner.checkpoints.run_records import FinalScore, read_final_score, write_
 from learner.processes.locks import is_locked, lock
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.checkpoints import best_directory
+from seedrl.checkpoints import best_directory, best_return
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_io import from_json, to_json
 from seedrl.errors import AddressInUseError, CheckpointError
@@ -140,6 +141,19 @@ def test_another_attempt_keeps_nothing_of_the_one_before(tmp_path: Path) -> None
     with pytest.raises(CheckpointError):
         folder.checkpoint("auto")
     folder.close()
+
+
+def test_a_damaged_best_checkpoint_counts_for_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.closing(RunFolder(tmp_path)) as folder:
+        evaluated = {"evaluation": {"mean_return": 7.5, "episodes": 20}}
+        path = checkpoints.save(best_directory(tmp_path), 3, {"x": np.zeros(2)}, evaluated, keep=1)
+        best = folder.best()
+        assert best is not None and best_return(best) == 7.5
+        (path / "meta.json").write_text("{}")
+        assert folder.best() is None
+    assert "no best checkpoint until the next score" in caplog.text
 
 
 def test_no_two_sessions_have_one_number_also_after_a_full_disk(tmp_path: Path) -> None:

@@ -142,6 +142,11 @@ def log_density(u: np.ndarray, mean: float, std: float) -> np.ndarray:
     return gaussian + 2 * np.log(np.cosh(u))
 
 
+def test_a_worked_example_of_tanh() -> None:
+    found = float(TANH_LOG_PROBABILITY(policy_of(0.5, 0.5), np.ones(1, np.float32)))
+    assert found == pytest.approx(0.1417703, abs=1e-6)
+
+
 @pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (0.5, 0.5), (-1.0, 0.3), (2.0, 0.8)])
 def test_the_density_of_squashed_actions_integrates_to_one(mean: float, std: float) -> None:
     """Over u, where π(a) da = π(tanh u) / cosh² u du; a float64 sum of float32 densities."""

@@ -14,6 +14,15 @@ from tests.gated import all_but
 _act = jax.jit(epsilon_greedy)
 
 
+def test_the_epsilons_of_ten_slots_are_those_of_seed_rl() -> None:
+    found = epsilons(10, base=0.4, alpha=7.0)
+    assert found.dtype == np.float32
+    # ε_i = 0.4 ** linspace(1, 8, 10)[i]
+    exponents = [1 + 7 * i / 9 for i in range(10)]
+    np.testing.assert_allclose(found, [0.4**x for x in exponents], rtol=1e-6)
+    np.testing.assert_allclose(found[[0, 9]], [0.4, 0.4**8], rtol=1e-6)
+
+
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(num_slots=st.integers(0, 300), base=st.floats(0.01, 1), alpha=st.floats(0, 10))
 def test_any_epsilon_is_that_of_the_paper(num_slots: int, base: float, alpha: float) -> None:
@@ -21,9 +30,7 @@ def test_any_epsilon_is_that_of_the_paper(num_slots: int, base: float, alpha: fl
         math.exp(math.log(base) * (1 + alpha * slot / (num_slots - 1 or 1)))
         for slot in range(num_slots)
     ]
-    found = epsilons(num_slots, base=base, alpha=alpha)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=2e-7)
+    np.testing.assert_allclose(epsilons(num_slots, base=base, alpha=alpha), expected, rtol=2e-7)
 
 
 @pytest.mark.parametrize("env_steps", [0, 1, 500, 999, 1000, 10**12])

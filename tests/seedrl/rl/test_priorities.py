@@ -22,6 +22,13 @@ from seedrl.types import Array
 _priority, _mass = jax.jit(sequence_priority), jax.jit(sampling_weight_of)
 
 
+def test_untrained_rows_count_neither_in_maximum_nor_in_mean() -> None:
+    errors = np.array([[2.0, 1e9], [1e9, 3.0], [4.0, 1e9]], np.float32)
+    is_trained = np.array([[True, False], [False, True], [True, False]])
+    expected = [0.9 * 4 + 0.1 * 3, 3.0]
+    np.testing.assert_allclose(_priority(errors, is_trained), expected, rtol=1e-6)
+
+
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(
     rows=st.lists(st.tuples(st.floats(-1e6, 1e6, width=32), st.booleans()), min_size=6, max_size=6),
@@ -71,10 +78,17 @@ def test_any_mass_is_the_power(priority: float, exponent: float) -> None:
 
 
 BATCH = 8
+_weights = jax.jit(functools.partial(importance_weights, largest=lambda weight: weight))
 
 
 def largest(axis_name: str) -> Callable[[Array], Array]:
     return functools.partial(jax.lax.pmax, axis_name=axis_name)
+
+
+def test_weights_of_a_worked_example() -> None:
+    # P = [.1, .2, .4], β = .5: P^-β = [3.1623, 2.2361, 1.5811], over the largest.
+    weights = _weights(np.array([0.1, 0.2, 0.4], np.float32), 0.5)
+    np.testing.assert_allclose(weights, [1.0, 0.70711, 0.5], rtol=1e-4)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Value rescaling: an oracle of 80 digits, slopes."""
+"""Value rescaling: a table of float64, an oracle of 80 digits, slopes."""
 
 import decimal
 from collections.abc import Callable
@@ -15,6 +15,25 @@ from seedrl.types import Array
 MAX_ERROR, MAX_ERROR_OF_INVERSE, MAX_ERROR_OF_BOTH = 3, 7, 8
 EPSILONS = [0.0, 1e-3, 1e-2, 0.3]
 LARGEST, LARGEST_SCALED = float(np.float32(1e30)), float(np.float32(1e15))
+
+# x, h(x) and the inverse of h at x, with epsilon 1e-3: the paper's formulas in 80 digits, at the
+# float32 nearest to x, rounded to float64. Both functions are odd.
+TABLE = [
+    (0.0, 0.0, 0.0),
+    (1e-6, 5.009998737351597e-07, 1.9960089730164137e-06),
+    (1e-5, 5.009987373499886e-06, 1.9960178738470353e-05),
+    (1e-4, 5.009874879692679e-05, 0.0001996107335975734),
+    (1e-3, 0.0005008750862453224, 0.00199700210087178),
+    (1e-2, 0.004997562000661438, 0.020059479801687104),
+    (1e-1, 0.04890884888202665, 0.20953906124950028),
+    (1e0, 0.41521356237309504, 2.9880567016761477),
+    (1e1, 2.3266247903554, 117.43032277955784),
+    (1e2, 9.14987562112089, 8546.626307183562),
+    (1e3, 31.63858403911275, 382518.4400268371),
+    (1e4, 109.00499987500625, 7299281.555164477),
+    (1e5, 415.2293471517152, 90488457.81531982),
+    (1e6, 1999.000499999875, 968874254.9730453),
+]
 
 
 def logarithmic(lowest: float, highest: float, count: int) -> np.ndarray:
@@ -76,6 +95,16 @@ def error(found: Array, expected: np.ndarray) -> float:
     """The largest difference, in units in the last place of a float32 at the expected value."""
     unit = np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64)
     return float(np.max(np.abs(np.asarray(found, np.float64) - expected) / unit))
+
+
+def test_the_table_of_float64() -> None:
+    scaling = ValueScaling(*map(jax.jit, signed_hyperbolic(1e-3)))
+    values, scaled, unscaled = np.concatenate([TABLE, np.negative(TABLE)]).T
+    inputs = values.astype(np.float32)
+    assert error(scaling.apply(inputs), scaled) <= MAX_ERROR
+    assert error(scaling.invert(inputs), unscaled) <= MAX_ERROR_OF_INVERSE
+    both = scaling.invert(scaling.apply(inputs))
+    assert error(both, inputs.astype(np.float64)) <= MAX_ERROR_OF_BOTH
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)

@@ -118,8 +118,8 @@ def resume() -> Iterator[dict[str, Any]]:
 def _resumed(before: int, after: int, number: int, *, keeps_devices: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, Programs(Path(name)) as programs:
         devices = max(before, after) if keeps_devices else 0
-        words = ("cartpole_r2d2", *SHORT, "--learning.num-devices", devices)
-        run = SeveralHosts(programs, Path(name) / "run", *words, environments=4)
+        words = (*SHORT, "--learning.num-devices", devices)
+        run = SeveralHosts(programs, Path(name) / "run", "cartpole_r2d2", *words, environments=4)
         codes, saved = [], []
         for count in (before, after):
             run.start(count, devices=max(1, devices // count))

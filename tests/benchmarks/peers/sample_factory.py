@@ -11,7 +11,6 @@ import importlib.resources
 import shutil
 import subprocess
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -135,7 +134,9 @@ def _results(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Result]:
             interval = system.run(pace.seconds, by_updates=True)
             return interval.steps / interval.seconds
 
-        theirs = partial(process.rate, seconds=pace.seconds)
+        def theirs() -> float:
+            return process.rate(seconds=pace.seconds)
+
         measured = interleave({"ours": ours, "theirs": theirs}, pace.rounds)
     yield Result(
         name=f"{workload.name}: acting and learning",

@@ -152,7 +152,11 @@ def _ours(name: str, seed: int) -> Learned:
 def _theirs(interpreter: Path, name: str, seed: int) -> Learned:
     task = tomllib.loads((PROGRAMS / "sb3_tasks.toml").read_text())[name]
     plan = {**task, "seed": seed, "started": time.time()}
-    command = [interpreter.absolute(), PROGRAMS / "sb3_learning.py", json.dumps(plan)]
+    command: list[str | Path] = [
+        interpreter.absolute(),
+        PROGRAMS / "sb3_learning.py",
+        json.dumps(plan),
+    ]
     environment = virtual_environment.variables()
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -129,7 +129,7 @@ class Cluster:
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
         (self._folder / "slurm.conf").write_text(self._configuration(munge))
-        files = {
+        files: dict[str, str | Path] = {
             "key-file": key,
             "socket": munge,
             "pid-file": "munge.pid",

@@ -6,6 +6,7 @@ An input is a row of messages, each behind its length in two bytes.
 import itertools
 import queue
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import numpy as np
@@ -86,7 +87,7 @@ def hear_env_server(data: bytes) -> bool:
     serving = Serving(_slots(), page_steps=2, rule=free_running(0.0))
     environment = EnvironmentConfig(id="Some-v0", metrics=("episode.r",), max_abs_reward=1e6)
     hub = Hub(serving, environment, clock=lambda: float(next(now)))
-    answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     connection = Connection(hub, "peer", answers, 2**16, 9.0)
     is_open = True
     for message in _messages(data):
@@ -131,7 +132,7 @@ _ARGUMENTS = '{"shape": [2], "dtype": "float32"}'
 
 class _Sent:
     def __init__(self) -> None:
-        self.messages: list[object] = []
+        self.messages: list[Any] = []
 
     def put(self, message: object, /) -> None:
         self.messages.append(message)
@@ -162,7 +163,7 @@ def hear_learner(data: bytes) -> bool:
     finally:
         lease.close()
     for message in sent.messages:
-        encode_from_env_server(message)  # type: ignore[arg-type]
+        encode_from_env_server(message)
     return True
 
 

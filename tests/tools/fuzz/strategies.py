@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import strategies as st
@@ -54,18 +54,18 @@ def messages(draw: st.DrawFn, kind: type[Message]) -> Message:
 
 
 @st.composite
-def _fields(draw: st.DrawFn, descriptor: Descriptor) -> dict[str, Any]:
+def _fields(draw: st.DrawFn, descriptor: Any) -> dict[str, Any]:
     return {name: draw(_value(descriptor, name)) for name in draw(_names(descriptor))}
 
 
 @functools.cache
-def _names(descriptor: Descriptor) -> st.SearchStrategy[list[str]]:
+def _names(descriptor: Any) -> st.SearchStrategy[list[str]]:
     names = [field.name for field in descriptor.fields]
     return st.lists(st.sampled_from(names), max_size=5, unique=True) if names else st.just([])
 
 
 @functools.cache
-def _value(descriptor: Descriptor, name: str) -> st.SearchStrategy[Any]:
+def _value(descriptor: Any, name: str) -> st.SearchStrategy[Any]:
     field = descriptor.fields_by_name[name]
     if field.message_type and field.message_type.GetOptions().map_entry:
         entry = field.message_type

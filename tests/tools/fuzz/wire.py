@@ -1,5 +1,8 @@
 """Readers of messages: frames, steps and actions."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
@@ -52,19 +55,20 @@ _LAYOUTS = (
 _ACTION_LAYOUTS = (ActionLayout(_PLAIN.action, 3), ActionLayout(_NESTED.action, 2))
 
 
-def hello(**fields: object) -> FromEnvServer:
+def hello(**fields: Any) -> FromEnvServer:
     """Hello of an env server with two environments."""
-    usual: dict[str, object] = {"major": MAJOR, "minor": MINOR, "num_envs": 2, "num_groups": 1}
+    usual: dict[str, Any] = {"major": MAJOR, "minor": MINOR, "num_envs": 2, "num_groups": 1}
     return FromEnvServer(hello=Hello(**{**usual, "host": "there", "pid": 7, **fields}))
 
 
 def read_frames(data: bytes) -> bool:
     """A message of either side. What is read gives a message that is read as the same again."""
     is_read = False
-    for receive, encode in (
+    sides: tuple[tuple[Callable[[bytes], Any], Callable[[Any], bytes]], ...] = (
         (receive_from_env_server, encode_from_env_server),
         (receive_from_learner, encode_from_learner),
-    ):
+    )
+    for receive, encode in sides:
         message = receive(data)
         if isinstance(message, WireError):
             assert_one_line(message)
@@ -134,7 +138,9 @@ def _step_seed(group: int, *, is_last: bool = False) -> bytes:
     return packed(layout, group, 3, step, metrics if group % 2 else None)
 
 
-_STEPS = tuple(_step_seed(group, is_last=is_last) for group in range(4) for is_last in (0, 1))
+_STEPS = tuple(
+    _step_seed(group, is_last=is_last) for group in range(4) for is_last in (False, True)
+)
 _ACTIONS = (
     pack_actions(0, 3, np.array([0, 1, 1], np.int32)),
     pack_actions(1, 2**40, np.array([[0.5, -1.0], [0.0, 1.0]], np.float32)),

@@ -36,11 +36,15 @@ def measured(tree: Path, name: str, seconds: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="seedrl-pairs-") as folder:
         path = Path(folder) / "bench.json"
         words = [*command(tree, name), "--rounds", "1", "--seconds", str(seconds)]
+        # Trees of before 0.1.0 call it otherwise.
+        bench = (tree / "learner" / "cli" / "bench.py").read_text()
+        output = "--output" if "options.output" in bench else "--json"
+        # The path of the tree comes before an editable install's.
+        environment = {**os.environ, "PYTHONPATH": str(tree)}
         subprocess.run(
-            [*words, "--output", str(path)],
+            [*words, output, str(path)],
             cwd=tree,
-            # The path of the tree comes before an editable install's.
-            env={**os.environ, "PYTHONPATH": str(tree)},
+            env=environment,
             stdout=subprocess.DEVNULL,
             check=True,
         )

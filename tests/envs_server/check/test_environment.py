@@ -131,7 +131,7 @@ def test_stepping_by_itself_ends_and_keeps_its_stdout() -> None:
 
 _HANGS = """
 from envs_server.check import __main__, environment
-environment._STEP_SECONDS = 0.3
+environment.STEP_DEADLINE_SECONDS = 0.3
 __main__.main(["example_envs:Stuck"])
 """
 

@@ -121,7 +121,7 @@ class SlotTable:
         seed: int,
         num_devices: int = 1,
     ):
-        """`num_devices`: that act."""
+        """`num_devices`: the inference devices, which divide the slots."""
         self.ranges = ranges_of(training, evaluation, num_devices)
         self.num_devices = num_devices
         self.num_slots = training + evaluation

@@ -4,7 +4,7 @@ Of the system it has the network and the task. Sampling, advantages, loss and lo
 as simple as can be: no cache (each token reads its whole sequence again), no queue, no lag.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -27,14 +27,30 @@ class Round(NamedTuple):
     score: float
 
 
+def group_advantages(groups: Array) -> Array:
+    """`[N, G]`: how much better than the mean of its group, in standard deviations."""
+    std = groups.std(axis=1, keepdims=True)
+    return (groups - groups.mean(axis=1, keepdims=True)) / jnp.where(std > 0, std, 1.0)
+
+
 class Reference:
     """GRPO on questions of one length, answered in one turn.
 
     `config`: network, group, temperature, clipping and optimizer; all else is at its default.
+    `advantages`: of rewards `[N, G]`; of groups whose advantages are all 0 nothing is learned.
     """
 
-    def __init__(self, config: GRPOConfig, env: TokenEnv, params: Tree, *, seed: int):
+    def __init__(
+        self,
+        config: GRPOConfig,
+        env: TokenEnv,
+        params: Tree,
+        *,
+        seed: int,
+        advantages: Callable[[Array], Array] = group_advantages,
+    ):
         self._config, self._env, self._params = config, env, params
+        self._advantages = advantages
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(config.max_gradient_norm),
             optax.adam(
@@ -53,22 +69,19 @@ class Reference:
         while True:
             if samples >= due:
                 due = samples + interval
-                yield Round(samples, self._score(episodes))
+                yield Round(samples, self.score(episodes, temperature=0.0))
             seeds = np.repeat(self._random.integers(_SEEDS, size=batch // group), group)
             answered = self._answered(seeds, temperature=self._config.temperature)
             self._params, self._state = self._step(self._params, self._state, *answered)
             samples += batch
 
-    def _score(self, episodes: int) -> float:
-        """Mean reward of answers to held-out questions, of the likeliest tokens."""
+    def score(self, episodes: int, *, temperature: float) -> float:
+        """Mean reward of answers to held-out questions; the likeliest tokens at temperature 0."""
         seeds = self._random.integers(_SEEDS, 2 * _SEEDS, episodes)
-        return float(np.mean(self._answered(seeds, temperature=0.0)[-1]))
+        return float(np.mean(self._answered(seeds, temperature=temperature)[-1]))
 
     def _answered(self, seeds: np.ndarray, *, temperature: float) -> tuple[Array, Array, Array]:
-        """Whole sequences `[B, Q + A]`, log mu `[B, A]`, rewards `[B]`.
-
-        At temperature 0 answers are the likeliest tokens.
-        """
+        """Whole sequences `[B, Q + A]`, log mu `[B, A]`, rewards `[B]`."""
         questions = np.stack([self._env.reset(int(seed)) for seed in seeds])
         ids, log_mu = self._sample(self._params, next(self._keys), questions, temperature)
         answers = np.asarray(ids)[:, questions.shape[1] :]
@@ -111,11 +124,7 @@ class Reference:
         # Up to the first end; of an answer without one nothing is learned.
         is_end = answers == self._env.tokens.end
         counts = (jnp.cumsum(is_end, axis=1) - is_end == 0) & is_end.any(axis=1, keepdims=True)
-        # How much better than the mean of its group, in standard deviations, `[N, G]`. Of groups
-        # whose rewards are all equal nothing is learned.
-        groups = rewards.reshape(-1, config.group)
-        std = groups.std(axis=1, keepdims=True)
-        advantages = (groups - groups.mean(axis=1, keepdims=True)) / jnp.where(std > 0, std, 1.0)
+        advantages = self._advantages(rewards.reshape(-1, config.group))
         counts &= jnp.repeat((advantages != 0).any(axis=1), config.group).reshape(-1, 1)
         ratio = jnp.exp(jnp.where(counts, log_pi - log_mu, 0.0))
         clipped = jnp.clip(ratio, 1 - config.clip_low, 1 + config.clip_high)

@@ -83,7 +83,7 @@ class Run:
     def is_training(self) -> bool:
         """True if the present learner trains: a signal then ends it well, with a ledger."""
         with contextlib.suppress(OSError, ValueError):
-            status = json.loads((self.workdir / run_files.STATUS).read_text())
+            status = run_files.read_object(self.workdir / run_files.STATUS)
             return (status["pid"], status["state"]) == (self.process.pid, "training")
         return False
 

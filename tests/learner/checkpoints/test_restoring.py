@@ -27,10 +27,42 @@ from seedrl.config import Config
 from seedrl.config_io import load, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.buffer import ReplayState
+from seedrl.replay.index import PageIndex
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
-from tests.learner.checkpoints.snapshots import (
-    CONFIG,
-)
+from seedrl.types import Page, StoredStep, TimeStep
+from tests.learner.checkpoints.snapshots import CONFIG, checkpoint_of, snapshot_of
+
+
+def _replay(seed: int) -> ReplayState:
+    """Two shards of three pages of two time steps."""
+    random, shape = np.random.default_rng(seed), (2, 3, 2)
+
+    def numbers(dtype: str, *shape: int) -> np.ndarray:
+        return random.integers(0, 99, shape).astype(dtype)
+
+    observation = {"image": numbers("uint8", *shape, 4, 4), "more": (numbers("float32", *shape),)}
+    reward, discount = numbers("float32", *shape), numbers("float32", *shape)
+    timestep = TimeStep(numbers("uint8", *shape), reward, discount, observation)
+    steps = StoredStep(timestep, numbers("int32", *shape), numbers("int32", *shape), ())
+    pages = Page(steps, (numbers("float32", 2, 3, 5),))
+    return ReplayState(pages, numbers("int32", 2, 3), numbers("float32", 2, 3))
+
+
+def test_the_replay_of_each_shard_comes_back_with_its_own_index(tmp_path: Path) -> None:
+    window = R2D2Config(burn_in=1, unroll=2, n_steps=1, stride=2).window
+    indices = [PageIndex(capacity_pages=3, window=window, page_steps=2) for _ in range(2)]
+    for index, streams in zip(indices, ([4, 4, 9, 4], [5]), strict=True):
+        index.plan(streams[:3])
+        index.plan(streams[3:])
+    states = [index.state() for index in indices]
+    assert states[0] != states[1]
+    snapshot = snapshot_of(5)._replace(indices=states, replay=_replay(0))
+    found = checkpoint_of(tmp_path, snapshot, {"config": to_json(CONFIG)})
+    assert found.meta["replay_indices"] == states
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), _replay(1))
+    replay = stored_arrays.read_tree(found.path, {"replay": shapes})["replay"]
+    jax.tree.map(np.testing.assert_array_equal, replay, _replay(0))
 
 
 def test_waiting_groups_of_another_size_are_other_experience(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """Distributed reinforcement learning with central inference, in JAX."""
 
-import typing as _typing
-
-if _typing.TYPE_CHECKING:
+# Not `typing.TYPE_CHECKING`, whose import takes half of the time before Ctrl-C is answered.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from typing import Any
 
     from seedrl.config import Config
     from seedrl.policy import Policy
@@ -28,7 +29,7 @@ __all__ = [
 # Env servers import this package and must stay thin: each function imports when it is called.
 
 
-def __getattr__(name: str) -> _typing.Any:
+def __getattr__(name: str) -> "Any":
     # Those that are not defined below import numpy, for which a command line need not wait.
     if name in __all__:
         from seedrl import token_env
@@ -38,7 +39,7 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def train(
-    config: "str | Path | Config", *, workdir: "str | Path | None" = None, **options: _typing.Any
+    config: "str | Path | Config", *, workdir: "str | Path | None" = None, **options: "Any"
 ) -> "Run":
     """Starts `seedrl train` as a child process and returns at once; see `seedrl.run.Run`.
 

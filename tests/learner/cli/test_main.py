@@ -56,16 +56,23 @@ def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("words", ["learner.cli.main train", "learner"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_training_is_imported_is_one_line(
-    tmp_path: Path, words: str, number: signal.Signals
+@pytest.mark.parametrize(
+    ("number", "imported"),
+    [
+        (signal.SIGINT, "learner.cli.train"),
+        (signal.SIGTERM, "learner.cli.train"),
+        (signal.SIGINT, "typing"),  # Python's own, early and slow
+    ],
+)
+def test_a_signal_while_modules_are_imported_is_one_line(
+    tmp_path: Path, words: str, number: signal.Signals, imported: str
 ) -> None:
     module, *rest = words.split()
     program = (
         "import os, runpy, sys\n"
         "class Finder:\n"
         "    def find_spec(name, path, target=None):\n"
-        "        if name == 'learner.cli.train':\n"
+        f"        if name == {imported!r}:\n"
         f"            os.kill(os.getpid(), {int(number)})\n"
         "sys.meta_path.insert(0, Finder)\n"
         f"sys.argv = [{module!r}, *{rest!r}, 'cartpole_r2d2', '--workdir', {str(tmp_path)!r}]\n"

@@ -17,6 +17,7 @@ import numpy as np
 from learner.learning.learn_step import LearnerState, initial_state
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
+from seedrl.agents.normalization import NormalizedParams
 from seedrl.checkpoints import best_directory, saved_spec
 from seedrl.config import Config
 from seedrl.config_io import changes, difference, to_json
@@ -33,6 +34,8 @@ _EXPERIENCE = (
     "environment.wrappers",
     "agent.group",  # rollouts with the same question
 )
+# Fields on which the discounted sums of rewards depend.
+_REWARDS = ("environment.id", "environment.arguments", "environment.wrappers", "agent.gamma")
 # The parts of a checkpoint, as the first words of the arrays' names.
 PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay")
 
@@ -99,8 +102,12 @@ def take_over(
     Returns a line about both with them. Raises ConfigError if not all fit, or none. Nor may
     observations or actions have had another meaning, which the line names if `is_partial`: the same
     arrays, scaled by other bounds, or one action of 6 where there are now two, of 2 and of 4.
+    Statistics of other rewards do not fit: divided by them, those of this run could vanish.
     """
     checkpoint, saved = initial
+    normalizes = isinstance(params, NormalizedParams)
+    if is_partial and normalizes and _changed(checkpoint, config, _REWARDS):
+        saved = {n: a for n, a in saved.items() if not n.startswith("params/returns/")}
     fitted, taken, fresh = stored_arrays.fitting(saved, {"params": params})
     meanings = _other_meanings(checkpoint, spec)
     if is_partial and taken:
@@ -162,8 +169,16 @@ def _misfit(checkpoint: checkpoints.Checkpoint, config: Config, fields: list[str
 
 def other_experience(checkpoint: checkpoints.Checkpoint, config: Config) -> str:
     """The changed fields because of which a saved replay must not be learned from; "" if none."""
+    changed = _changed(checkpoint, config, _EXPERIENCE)
+    return ", ".join(f"{path} {value}" for path, value in changed.items())
+
+
+def _changed(
+    checkpoint: checkpoints.Checkpoint, config: Config, paths: tuple[str, ...]
+) -> dict[str, str]:
+    # Those of the fields that the checkpoint's run had otherwise, with its values.
     changed = changes(checkpoint.meta["config"], to_json(config))
-    return ", ".join(f"{path} {changed[path][0]}" for path in _EXPERIENCE if path in changed)
+    return {path: changed[path][0] for path in paths if path in changed}
 
 
 def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:

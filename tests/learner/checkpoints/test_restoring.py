@@ -26,6 +26,7 @@ from seedrl.checkpoints import encode_spec
 from seedrl.config import Config
 from seedrl.config_io import load, to_json
 from seedrl.errors import CheckpointError, ConfigError
+from seedrl.fields import with_fields
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.buffer import ReplayState
 from seedrl.replay.index import PageIndex
@@ -175,6 +176,30 @@ def test_parameters_of_actions_of_another_meaning_are_refused_or_named(
     else:
         with pytest.raises(ConfigError, match="action"):
             take_over(initial, params, CONFIG, mine, is_partial=False)
+
+
+def test_statistics_of_other_rewards_do_not_fit(tmp_path: Path) -> None:
+    """Of a task with rewards of thousands, they would make rewards of 1 almost 0 for long."""
+    normalizes = {"agent.normalize_observations": True, "agent.normalize_rewards": True}
+    config = with_fields(dataclasses.replace(CONFIG, agent=PpoConfig()), normalizes)
+    meta = {"config": to_json(config), "env_spec": encode_spec(SPEC)}
+    fresh = config.agent.build(SPEC).init(jax.random.PRNGKey(0))
+    before = jax.tree.map(lambda leaf: leaf + 1, fresh)
+    found = checkpoints.Checkpoint(5, tmp_path, meta)
+    initial = found, stored_arrays.named({"params": jax.device_get(before)})
+    for changed, is_partial, is_taken in [
+        ({"learning.total_steps": 9, "environment.metrics": ("x",)}, True, True),
+        ({"environment.id": "Acrobot-v1"}, True, False),
+        ({"environment.id": "Acrobot-v1"}, False, True),
+        ({"environment.arguments": '{"sutton_barto_reward": true}'}, True, False),
+        ({"environment.wrappers": ("mine:Scaled",)}, True, False),
+        ({"agent.gamma": 0.5}, True, False),
+    ]:
+        mine = with_fields(config, changed)
+        taken, text = take_over(initial, fresh, mine, SPEC, is_partial=is_partial)
+        expected = before if is_taken else before._replace(returns=fresh.returns)
+        jax.tree.map(np.testing.assert_array_equal, taken, expected)
+        assert ("returns/mean" in text.partition("fresh: ")[2]) == (not is_taken)
 
 
 def _with_steps(total_steps: int) -> Config:

@@ -107,8 +107,9 @@ def test_a_flood_of_output_is_cut(tmp_path: Path) -> None:
         "log = folder / f'env_server_{number}.log'",
         "for _ in range(2):",
         "    os.write(2, b'x' * 2**20 * 9 + b'\\n')",
-        # It is cut between two writes: of one that comes meanwhile the place is not known.
-        "    while log.stat().st_size > 2**21 or log.read_bytes()[:1] != b'(': time.sleep(0.01)",
+        # It is cut between two writes: of one that comes meanwhile the place is not known. A cut in
+        # the middle of a write leaves all that it has read: up to the limit, at which it cuts.
+        "    while log.stat().st_size > 2**22 or log.read_bytes()[:1] != b'(': time.sleep(0.01)",
         "os.write(2, b'the last line\\n')",
         "over()",
         settings=settings,

@@ -3,7 +3,7 @@
 One knob changes at a time, and stays changed if the new setting is faster than the best one so far
 in measurements in turn. Nothing is changed that decides what is learned from a step: no replay
 ratio or batch. The number of environments may change, and with it how many streams of experience
-there are, and a queue's bound of the policy lag if `replay.max_lag_updates` is None.
+there are; of an on-policy agent only as long as its policy lag stays the same.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from learner.extras.bench.system import System
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError
 from seedrl.fields import with_fields
+from seedrl.replay.queue import QueueConfig
 
 # What a setting has to be faster than the best one, to be kept: less is noise.
 LEAST_GAIN = 0.03
@@ -132,6 +133,8 @@ def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -
     Raises ConfigError if the configuration cannot run as it is.
     """
     end, longest = time.monotonic() + seconds, 0.0
+    has_lag = isinstance(config.replay, QueueConfig)
+    most_slots = max(config.learning.batch_sequences, config.serving.training_slots)
     with contextlib.ExitStack() as stack:
         # The best one so far and the one that it is compared with: memory is for two.
         started: dict[Setting, tuple[Callable[[float], float], contextlib.ExitStack]] = {}
@@ -147,6 +150,13 @@ def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -
             if new.env_servers > most_env_servers:
                 raise ConfigError(
                     f"expected at most {most_env_servers} env servers (--most-env-servers)"
+                )
+            # With more of them runs made up to three times the steps per second, and needed as many
+            # more steps; with 1,024 IMPALA learned nothing (docs/performance_notebook.md).
+            if has_lag and (slots := new.env_servers * new.environments) > most_slots:
+                raise ConfigError(
+                    f"expected at most {most_slots} training slots, got {slots}: more than "
+                    "learning.batch_sequences, and an on-policy agent learns worse"
                 )
             begun = time.monotonic()
             for setting in started.keys() - {best}:

@@ -1,7 +1,9 @@
 """Tuning: how knobs are turned, on fleets whose optimum is known; and what a profile may set."""
 
+import contextlib
 import dataclasses
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,13 @@ from learner.cli import train
 from learner.cli.arguments import PROFILE, profile_fields
 from learner.cli.main import main
 from learner.extras import tune as tune_module
+from learner.extras.bench.measuring import Pace
 from learner.extras.bench.system import Interval
-from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of
+from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of, tune
 from seedrl import config_io
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError
+from seedrl.fields import with_fields
 from tests import own_process
 from tests.system.processes import SMALLEST
 
@@ -160,7 +164,7 @@ def test_the_command_writes_what_is_fastest_and_goes_on_after_what_does_not_star
     assert first.startswith("as it is") and last.startswith("expected: +100% ")
     assert str(profile) in wrote
     assert sum("kept" in line for line in tried) == 2
-    assert all(line.startswith("cannot run") == ("4 env servers" in line) for line in tried)
+    assert all(line.startswith("not tried") == ("4 env servers" in line) for line in tried)
     assert any(line.endswith(": environment.id: no memory") for line in tried)
     run = System.run
 
@@ -177,6 +181,31 @@ def test_the_command_writes_what_is_fastest_and_goes_on_after_what_does_not_star
     with own_process.restored():
         assert main(words) == 2
     assert "environment.id: no memory" in capsys.readouterr().err
+
+
+def test_an_on_policy_agent_gets_no_more_environments_than_an_update_has_sequences(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextlib.contextmanager
+    def running(config: Config, setting: Setting) -> Iterator[Callable[[float], float]]:
+        del config
+        yield lambda _: float(setting.env_servers * setting.environments)
+
+    monkeypatch.setattr(tune_module, "running", running)
+
+    def best(slots: int) -> int:
+        config = with_fields(
+            config_io.load("cartpole_impala"),
+            {"serving.training_slots": slots, "learning.batch_sequences": 16},
+        )
+        moves = list(tune(config, Pace(1, 0.0), seconds=1e6, most_env_servers=1000))
+        errors = [move.error for move in moves if move.error]
+        assert errors and all("expected at most" in error for error in errors)
+        kept = [move.setting for move in moves if move.is_kept] or [setting_of(config)]
+        return kept[-1].env_servers * kept[-1].environments
+
+    # One that has more as it is keeps them.
+    assert [best(8), best(16), best(64)] == [16, 16, 64]
 
 
 @pytest.mark.gate

@@ -8,14 +8,16 @@ _Values = Mapping[str, float]
 
 # Before these a run is too young.
 _STEPS, _EPISODES = 20_000, 100
-# Intervals in a row that show a sign until it is reported: half a minute by default.
-_INTERVALS = 6
+_INTERVALS = 6  # half a minute by default
 # Adam divides by sqrt(v) + epsilon. Of this many parameters with gradients of one size, each has a
 # hundredth of their norm; if that is less than epsilon, steps are small because gradients are.
 _PARAMETERS = 10_000
 _NO_ENTROPY = 0.02  # nats; two actions, one of which is taken 3 times in 1,000, have as much
 # Multiple of the largest value that the episodes so far make possible.
 _FAR = 3.0
+# Updates of policy lag. With 4 IMPALA needs up to four times the steps on CartPole, with 8 it may
+# never learn (docs/performance_notebook.md).
+_MOST_LAG = 4.0
 
 
 class LearningSigns:
@@ -29,11 +31,13 @@ class LearningSigns:
         self._length = 1.0
         self._in_a_row: dict[str, int] = {}
         self._given: set[str] = set()
-        self._tests: dict[str, Callable[[_Values], str]] = {
-            "no_reward": self._no_reward,
-            "no_gradient": self._no_gradient,
-            "no_entropy": self._no_entropy,
-            "values_far": self._values_far,
+        # By name, with the intervals in a row that show it until it is reported.
+        self._tests: dict[str, tuple[Callable[[_Values], str], int]] = {
+            "no_reward": (self._no_reward, _INTERVALS),
+            "no_gradient": (self._no_gradient, _INTERVALS),
+            "no_entropy": (self._no_entropy, _INTERVALS),
+            "values_far": (self._values_far, _INTERVALS),
+            "old_parameters": (self._old_parameters, 1),  # follows from the configuration
         }
 
     def look(self, values: _Values) -> dict[str, str]:
@@ -51,10 +55,10 @@ class LearningSigns:
         if is_young or values.get("env_steps", 0) < _STEPS:
             return {}
         found = {}
-        for name, test in self._tests.items():
+        for name, (test, intervals) in self._tests.items():
             text = test(values)
             self._in_a_row[name] = self._in_a_row.get(name, 0) + 1 if text else 0
-            if self._in_a_row[name] >= _INTERVALS and name not in self._given:
+            if self._in_a_row[name] >= intervals and name not in self._given:
                 self._given.add(name)
                 found[name] = text
         return found
@@ -117,6 +121,19 @@ class LearningSigns:
             f"values of {value:.3g} are far from the returns of episodes so far, "
             f"{self._lowest:.3g} to {self._highest:.3g}. hint: lower agent.learning_rate, or raise "
             f"{self._field(names)}"
+        )
+
+    def _old_parameters(self, values: _Values) -> str:
+        lag = values.get("policy_lag_updates", 0.0)
+        if "replay.ahead_updates" not in self._fields or lag <= _MOST_LAG:
+            return ""
+        slots, batch = (
+            f"{path} ({self._fields[path]})"
+            for path in ("serving.training_slots", "learning.batch_sequences")
+        )
+        return (
+            f"policy lag is {lag:.1f} updates, much for an on-policy agent. hint: lower {slots}, or "
+            f"raise {batch}: at most one training slot for each sequence of an update"
         )
 
     def _number(self, path: str, default: float) -> float:

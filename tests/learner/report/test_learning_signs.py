@@ -29,13 +29,17 @@ def given(config: str, *intervals: dict[str, float], number: int = 6, **fields: 
     signs = LearningSigns(fields_of(config_io.load(config)) | fields)
     looks = [signs.look(values) for values in intervals for _ in range(number)]
     found = [item for look in looks for item in look.items()]
-    assert all("agent." in text for name, text in found if name != "no_gradient")
+    fields = {"no_gradient": "hint: ", "old_parameters": "serving.training_slots (32)"}
+    assert all(fields.get(name, "agent.") in text for name, text in found)
     return [name for name, _ in found]
 
 
 def test_a_run_that_learns_has_no_sign() -> None:
     assert given("default_ppo", interval(entropy=1.0), interval(entropy=0.0, mean=2.0)) == []
     assert given("default_r2d2", interval(q_mean=1.0, return_std=0.5)) == []
+    # Replay holds experience of older parameters.
+    assert given("default_r2d2", interval(policy_lag_updates=600.0)) == []
+    assert given("cartpole_impala", interval(policy_lag_updates=2.0)) == []
     # An episode of one step, cut short, is worth a hundred of them.
     forever = interval(q_mean=50.0, low=0.0, high=1.0, **{"length/training": 1.0})
     assert given("default_apex", forever) == []
@@ -50,6 +54,7 @@ def test_a_run_that_learns_has_no_sign() -> None:
         ("default_r2d2", interval(q_mean=300.0), "values_far"),
         ("default_apex", interval(q_mean=-1e4, return_std=2.0), "values_far"),
         ("default_ppo", interval(value_mean=1e4), "values_far"),
+        ("cartpole_impala", interval(policy_lag_updates=8.0), "old_parameters"),
     ],
 )
 def test_a_sign_is_given_once_after_some_intervals(
@@ -58,7 +63,8 @@ def test_a_sign_is_given_once_after_some_intervals(
     first = interval(**{"entropy": 1.0} if sign == "no_entropy" else {})
     before = [] if sign == "no_reward" else [first]
     assert given(config, *before, values, number=40) == [sign]
-    assert given(config, *before, values, number=5) == []
+    few = 0 if sign == "old_parameters" else 5
+    assert given(config, *before, values, number=few) == []
 
 
 def test_a_gradient_is_small_by_the_epsilon_of_adam() -> None:

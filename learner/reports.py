@@ -192,7 +192,7 @@ class ProgressReporter:
             )
 
     def look_at_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Reports metrics that episodes lack, and signs that a new run is not learning.
+        """Reports metrics that episodes lack, and signs that a new run may not learn.
 
         `metrics`: of the last interval.
         """
@@ -209,7 +209,7 @@ class ProgressReporter:
                 names=names,
             )
         for name, text in self._signs.look(metrics).items() if self._signs else ():
-            text = f"is not learning: {text}"
+            text = f"may not learn: {text}"
             self._listener.report("learning", text, is_problem=True, sign=name)
 
     def _take(self, played: EvaluationStatus) -> None:

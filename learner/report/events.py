@@ -23,7 +23,7 @@ KINDS = {
     "learning": "one of: compiling starts (`replay_bytes`) or ends (`seconds`); the first update "
     "is applied; updates are skipped or sequences dropped (`number`, at most one event a minute); "
     "episodes lack a metric (`names`) or do not end (`role`, `steps`); metrics show that the run "
-    "is not learning (`sign`)",
+    "may not learn (`sign`)",
     "evaluation": "a round of evaluation ends: `mean_return`, `episodes`, `updates` and "
     "`env_steps` of the parameters, `ended_env_steps`, `is_confirmation`; `outcome` is `below`, "
     "`nominated` (the target is reached, and `evaluation.confirm_episodes` must confirm it) or "

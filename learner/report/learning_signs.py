@@ -1,4 +1,4 @@
-"""Signs that a run is not learning, seen in the metrics of its intervals, and the field to try."""
+"""Signs that a run may not learn, seen in the metrics of its intervals, and the field to try."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -132,7 +132,7 @@ class LearningSigns:
             for path in ("serving.training_slots", "learning.batch_sequences")
         )
         return (
-            f"policy lag is {lag:.1f} updates, much for an on-policy agent. hint: lower {slots}, or "
+            f"policy lag is {lag:.1f} updates, much for this agent. hint: lower {slots}, or "
             f"raise {batch}: at most one training slot for each sequence of an update"
         )
 

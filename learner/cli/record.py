@@ -53,8 +53,6 @@ class RecordOptions(PlayOptions):
     Example: seedrl record runs/pong --best --episodes 1
 
     Attributes:
-      deterministic: always take the most likely or highest-valued action; the default.
-      stochastic: explore as the training slots do on average.
       output: directory of the videos; by default videos/ in the run's directory. Existing videos
         of the same name are replaced.
     """
@@ -78,6 +76,8 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError(f"--output: cannot make {videos}: {error.strerror}") from error
     seed = config.seed if options.seed is None else options.seed
 
+    from learner.acting.evaluator import evaluation_exploration
+    from seedrl.agents.check import build_agent
     from seedrl.policy import load
 
     loaded = functools.partial(
@@ -89,13 +89,13 @@ def run(argv: Sequence[str]) -> int:
         allow=options.allow,
     )
     policy = loaded()
-    if options.stochastic:
-        from learner.acting.evaluator import evaluation_exploration
-        from seedrl.agents.check import build_agent
-
-        agent = build_agent(config.agent, policy.spec)
-        slots = config.serving.training_slots
-        policy = loaded(epsilon=evaluation_exploration(agent, "stochastic", slots))
+    exploration = evaluation_exploration(
+        build_agent(config.agent, policy.spec),
+        options.actions or config.evaluation.actions,
+        config.serving.training_slots,
+    )
+    if exploration:
+        policy = loaded(epsilon=exploration)
     from envs_server.failures import EnvironmentFailedError
 
     number = 0

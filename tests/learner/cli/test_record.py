@@ -109,6 +109,31 @@ def test_an_episode_is_a_video_with_a_picture_for_each_step(
     assert set(Pictured.actions) == {(6,)}  # its actions begin with 5
 
 
+def test_actions_are_chosen_as_in_the_evaluations_of_the_run(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pictured, "picture", lambda n: _flat(0))
+    file = run_folder / "config.json"
+    written, load, epsilons = file.read_text(), policy.load, [0.0]
+
+    def seen(*_: Any, epsilon: float = 0.0, **__: Any) -> Any:
+        epsilons.append(epsilon)
+        return load("")
+
+    monkeypatch.setattr(policy, "load", seen)
+
+    def explored(actions: str, *flags: str) -> float:
+        file.write_text(written.replace('"actions": "agent"', f'"actions": "{actions}"'))
+        assert _record(run_folder, "--episodes", "1", *flags) == ExitCode.OK
+        return epsilons[-1]
+
+    training = explored("agent", "--stochastic")
+    assert training > 0.01
+    assert explored("agent") == pytest.approx(0.001)  # `agent.evaluation_epsilon`
+    assert explored("stochastic") == training
+    assert explored("deterministic") == explored("stochastic", "--deterministic") == 0
+
+
 def test_pygame_prints_no_error_where_there_is_no_screen(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:

@@ -110,7 +110,7 @@ class Verdict:
         the speed of the others), `long deadline` (of batches), `too few groups`, `small batches`
         (acting spends its time on few rows), `slow updates`, `high replay ratio`, `full queue`, or
         `busy neighbour` (other programs take the cores).
-      change: the recommended change.
+      change: the recommended change; empty if there is none.
       gain: predicted gain of the change: 0.25 is a quarter more environment steps.
     """
 
@@ -165,7 +165,7 @@ class Status:
       training_slots: Slots (below) of environments whose experience is learned from.
       evaluation_slots: Slots of environments that evaluate.
       env_servers: all of this session; connected ones first, then those that have left.
-      balance: which side waits, and what changes would bring; empty if that is not measured.
+      balance: which side waits, and the change to make; empty if that is not measured.
       verdict: why that side binds, and what to change; null if that is not measured.
       metrics: last value of every metric, by the names in metrics.md.
     """

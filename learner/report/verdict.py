@@ -16,7 +16,6 @@ server steps, t seconds for a step without the messages:
 Each is at most what learning and the cores allow.
 """
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Iterator, Mapping
@@ -48,13 +47,14 @@ class Conditions(NamedTuple):
 
 def verdict(metrics: Mapping[str, float], costs: Costs, conditions: Conditions) -> Verdict:
     """The cause, and the change to make."""
+    number = conditions.environments
     env_server = Verdict(
         cause="slow environments",
-        change="one more env server",
+        # With its environments: the same ones on more env servers may even be slower.
+        change=f"one more env server, of {number} environment{'s' * (number > 1)}",
         gain=gain(costs, costs.env_servers + 1),
     )
     learning = _of_learning(metrics, costs, conditions)
-    learning = learning or dataclasses.replace(env_server, cause="full queue")
     own = metrics.get("env_own_step_ms", 1e3 * costs.environment) / 1e3
     busy = min(1.0, own * metrics["env_steps_per_second"] / costs.env_servers)
     # Env servers may compute, or wait for something else.
@@ -123,10 +123,7 @@ def _of_sampling(
         )
 
 
-def _of_learning(
-    metrics: Mapping[str, float], costs: Costs, conditions: Conditions
-) -> Verdict | None:
-    # None if nothing makes learning cheaper.
+def _of_learning(metrics: Mapping[str, float], costs: Costs, conditions: Conditions) -> Verdict:
     now = costs.env_servers
     if ratio := metrics.get("replay_ratio_target"):
         limits = capacities(costs, now)
@@ -142,13 +139,14 @@ def _of_learning(
         change = f"{half} epoch{'s' * (half > 1)} instead of {epochs}"
         more = gain(costs, now, ratio=half / epochs)
         return Verdict(cause="full queue", change=change, gain=more)
-    return None
+    # More environments would only make what is learned from older.
+    return Verdict(cause="full queue", change="", gain=0.0)
 
 
 def sentence(
     metrics: Mapping[str, float], costs: Costs | None, found: Verdict | None = None
 ) -> str:
-    """Which side waits, and what changes would bring; empty if that is not measured."""
+    """Which side waits, and the change to make; empty if that is not measured."""
     acting = metrics.get("acting_waits_share")
     learning = metrics.get("learning_waits_share")
     if acting is None or learning is None:
@@ -175,10 +173,6 @@ def sentence(
     )
     if learner + env_servers >= _FULL_SHARE * costs.cores:
         parts[0] += f"; all {costs.cores} cores are busy"
-    changes = {"one more env server": gain(costs, costs.env_servers + 1)}
-    if ratio := metrics.get("replay_ratio_target"):
-        change = f"replay ratio {ratio / 2:g} instead of {ratio:g}"
-        changes[change] = gain(costs, costs.env_servers, ratio=0.5)
-    if found is not None and found.change not in changes:
-        changes = {found.change: found.gain, **changes}
-    return "; ".join([*parts, *(f"{change}: {more:+.0%}" for change, more in changes.items())])
+    if found is not None and found.change:
+        parts.append(f"{found.change}: {found.gain:+.0%} steps/s")
+    return "; ".join(parts)

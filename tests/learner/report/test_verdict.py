@@ -1,9 +1,11 @@
 """The verdict of a run: a table of metrics, each with the cause and the gain worked by hand."""
 
+from typing import Any
+
 import pytest
 
 from learner.report.balance import costs_of
-from learner.report.verdict import Conditions, verdict
+from learner.report.verdict import Conditions, sentence, verdict
 
 # 10 env servers of 5 ms a step could do 2,000 steps/s; learning does 800 of them.
 LEARNING_BINDS = {
@@ -42,7 +44,7 @@ def found(
 
 def test_the_cause_is_the_cheapest_change_that_brings_a_tenth() -> None:
     assert found(SAMPLING_BINDS) == (
-        *("slow environments", "one more env server"),
+        *("slow environments", "one more env server, of 1 environment"),
         pytest.approx(0.5),
     )
     # The median of 60, 10 and 50 is 50: 160 instead of 120.
@@ -88,13 +90,31 @@ def test_learning_binds_for_its_ratio_its_updates_or_a_queue() -> None:
     )
     assert found({**LEARNING_BINDS, "replay_ratio_target": 2.0})[0] == "slow updates"
     queue = {key: value for key, value in LEARNING_BINDS.items() if key != "replay_ratio_target"}
-    assert found(queue) == ("full queue", "one more env server", pytest.approx(0, abs=_WAITS))
+    # With one epoch nothing makes learning cheaper, and more env servers only add policy lag.
+    assert found(queue) == ("full queue", "", 0.0)
     assert found(queue, epochs=4) == (
         "full queue",
         "2 epochs instead of 4",
         pytest.approx(1.0, abs=_WAITS),
     )
     assert found(queue, epochs=3)[1] == "1 epoch instead of 3"
+
+
+def test_the_sentence_names_one_change_that_helps_the_side_that_binds() -> None:
+    def line(metrics: dict[str, float], **conditions: Any) -> str:
+        costs = costs_of(metrics, cores=8)
+        assert costs is not None
+        return sentence(metrics, costs, verdict(metrics, costs, Conditions(**conditions)))
+
+    binds = "learning binds ({}): acting waits 62% of the time"
+    change = "; replay ratio 2 instead of 4: +100% steps/s"
+    assert line(LEARNING_BINDS) == binds.format("high replay ratio") + change
+    queue = {key: value for key, value in LEARNING_BINDS.items() if key != "replay_ratio_target"}
+    assert line(queue) == binds.format("full queue")
+    assert line(SAMPLING_BINDS, environments=16) == (
+        "acting binds (slow environments or network): learning waits 90% of the time, and acting "
+        "spends 75% of it on environment; one more env server, of 16 environments: +50% steps/s"
+    )
 
 
 def test_other_programs_are_a_cause_if_the_run_waits_for_cores() -> None:

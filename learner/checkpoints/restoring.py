@@ -68,7 +68,8 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
     fewer steps than the run has taken. Raises ConfigError for another configuration,
     CheckpointError for a checkpoint that does not fit its own.
     """
-    if [item for item in stored_arrays.ITEMS if (checkpoint.path / item).is_dir()] == ["params"]:
+    has_params, has_state = ((checkpoint.path / item).is_dir() for item in ("params", "state"))
+    if has_params and not has_state:
         run = checkpoint.path.parent.parent
         raise CheckpointError(
             f"expected a checkpoint with the optimizer's state, to resume training, got only "

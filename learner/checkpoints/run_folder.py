@@ -38,11 +38,13 @@ class RunFolder:
         self.is_begun_anew = resume == "never"
         found = None if self.is_begun_anew else latest(self.checkpoints)
         if found is None and resume == "must":
-            config = shlex.quote(str(self.path / run_files.CONFIG))
+            config, again = self.path / run_files.CONFIG, ""
+            if config.exists():  # of a run that has never saved
+                again = shlex.join(["seedrl", "train", str(config), "--workdir", str(self.path)])
+                again = f": {again}"
             raise CheckpointError(
                 f"expected a checkpoint to resume from in {self.checkpoints}, found none; check "
-                "the directory, or start the run again by --resume auto: seedrl train "
-                f"{config} --workdir {shlex.quote(str(self.path))}"
+                f"the directory, or start the run again by --resume auto{again}"
             )
         if found is not None:
             # Damaged ones: counted as kept, they would have an older intact one deleted.

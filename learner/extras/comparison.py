@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _CAUTION = (
-    "intervals are 95 % percentile bootstrap of the interquartile mean (IQM); with few runs they "
-    "are too narrow: 3, 5 and 10 runs hold the true value in about 73 %, 85 % and 90 % of cases"
+    "intervals are 95 % percentile bootstrap; with few runs they are too narrow: those of the "
+    "interquartile mean (IQM) of 3, 5 and 10 runs hold the true value in about 73 %, 85 % and 90 % "
+    "of cases, those of P near 0 or 1 in fewer"
 )
 # What does not change how a run learns, or must differ between its runs.
 _IGNORED = (
@@ -259,7 +260,9 @@ class Pair(NamedTuple):
     b: str
     task: str
     probability: float  # that a run of A has a larger final score than one of B; ties count half
-    interval: Interval | None  # None if either group has a single run
+    # None if either group has a single run, or no run of one is as good as any of the other:
+    # resampling would show no spread, however few they are.
+    interval: Interval | None
 
 
 class Comparison(NamedTuple):
@@ -319,8 +322,9 @@ def target_of(task: str, groups: Sequence[Group]) -> float | None:
 
 
 def _improvement(a: list[float], b: list[float]) -> tuple[float, Interval | None]:
-    bounds = interval([a, b], probability_of_improvement) if min(len(a), len(b)) > 1 else None
-    return float(probability_of_improvement(a, b)), bounds
+    probability = float(probability_of_improvement(a, b))
+    has_spread = min(len(a), len(b)) > 1 and 0 < probability < 1
+    return probability, interval([a, b], probability_of_improvement) if has_spread else None
 
 
 def _spread(each: list[float]) -> Spread:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _CAUTION = (
-    "intervals are 95 % percentile bootstrap; with few runs they are too narrow: those of the "
-    "interquartile mean (IQM) of 3, 5 and 10 runs hold the true value in about 73 %, 85 % and 90 % "
-    "of cases, those of P near 0 or 1 in fewer"
+    "intervals are 95 % percentile bootstrap; with few runs they are too narrow: of the "
+    "interquartile mean (IQM) of 3, 5 and 10 runs they hold the true value in about 73 %, 85 % and "
+    "90 % of cases, of a P near 0 or 1 in fewer"
 )
 # What does not change how a run learns, or must differ between its runs.
 _IGNORED = (

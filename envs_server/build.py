@@ -170,7 +170,8 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
         from seedrl.hints import missing_extra
 
         reason = missing_extra(error) or f"{one_line(error)}{advice(recipe.id, error)}"
-        raise BuildError(f"cannot build {recipe.id}: {reason}") from error
+        arguments = f" with {recipe.arguments}" if recipe.arguments else ""
+        raise BuildError(f"cannot build {recipe.id}{arguments:.200}: {reason}") from error
 
 
 def check_assign(assign: Assign, num_envs: int) -> None:

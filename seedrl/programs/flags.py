@@ -93,6 +93,11 @@ def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, An
             raise ConfigError(_unknown(word, options))
     given, rest = parser.parse_known_intermixed_args(spelled)
     if rest:
+        before = spelled[spelled.index(rest[0]) - 1]
+        if before in known and known[before].kind is bool:
+            raise ConfigError(
+                f"{before}: expected no value, got {rest[0]!r}; {opposite_of(before)} turns it off"
+            )
         raise ConfigError(_unknown(rest[0], options))
     return {name: _as_tuples(value) for name, value in vars(given).items()}
 

@@ -110,7 +110,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
 ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "None": ({"id": f"{HERE}:no_environment"}, "of type NoneType"),
     "no callable": ({"id": f"{HERE}:number"}, f"number in {HERE}"),
-    "another type": ({"id": f"{HERE}:make", "arguments": '{"gravity": null}'}, ":make: TypeError"),
+    "another type": ({"id": f"{HERE}:make", "arguments": '{"gravity": null}'}, ":make with {'"),
     "unknown argument": ({"id": f"{HERE}:make", "arguments": '{"gravty": 1}'}, "gravty"),
     "wrapper": ({"id": f"{HERE}:make", "wrappers": [f"{HERE}:no_environment"]}, "NoneType"),
     "no wrapper": ({"id": f"{HERE}:make", "wrappers": [f"{HERE}:nosuch"]}, f"nosuch in {HERE}"),

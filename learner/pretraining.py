@@ -5,12 +5,13 @@ A dialogue is a list of turns and completions alternately, each a list of ids.
 
 import functools
 import json
+import math
 import os
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -40,26 +41,36 @@ from seedrl.types import Array, Tree
 from seedrl.wire.seedrl_pb2 import Environment
 
 
-def dialogues_of(config: Config, number: int, file: Path | None) -> tuple[EnvSpec, np.ndarray]:
-    """The environment's spec, and dialogues `[N, 2, context] int32`, see `packed`.
+class Dialogues(NamedTuple):
+    """What is learned, and of which environment."""
 
-    The dialogues are those of a file, or `number` with the environment's own solutions. The
-    environment is built in this process, as `seedrl record` does; it knows the spec, whether or not
-    its solutions are learned. Raises BuildError, or ConfigError for dialogues that cannot be
+    spec: EnvSpec  # of the environment
+    rows: np.ndarray  # `[N, 2, context] int32`, see `packed`
+    mean_return: float  # of the environment's own solutions; NaN without any
+
+
+def dialogues_of(config: Config, number: int, file: Path | None) -> Dialogues:
+    """The dialogues of a file, or `number` with the environment's own solutions.
+
+    The environment is built in this process, as `seedrl record` does; it knows the spec, whether or
+    not its solutions are learned. Raises BuildError, or ConfigError for dialogues that cannot be
     learned, or if there are none although some are wanted.
     """
     env, context = _built(config.environment), config.agent.network.context
     sizes = env.spec
     found = _lines(file) if file else _solved(env, training_seeds(config.seed, number), context)
-    rows = []
-    for name, dialogue in found:
+    rows, returns = [], []
+    for name, (dialogue, total) in found:
+        returns.append(total)
         try:
             rows.append(packed(dialogue, sizes, context))
         except ValueError as error:
             raise ConfigError(f"{name}: {error}, got {dialogue!r:.80}") from error
     if number and not rows:
         raise ConfigError(f"--dialogues: expected at least one dialogue in {file}, got none")
-    return EnvSpec(sizes.turn, sizes), np.array(rows, np.int32).reshape(-1, 2, context)
+    mean_return = sum(returns) / len(returns) if returns else math.nan
+    spec = EnvSpec(sizes.turn, sizes)
+    return Dialogues(spec, np.array(rows, np.int32).reshape(-1, 2, context), mean_return)
 
 
 def _built(own: EnvironmentConfig) -> TokenEnv:
@@ -73,38 +84,44 @@ def _built(own: EnvironmentConfig) -> TokenEnv:
     return built.env
 
 
-def _lines(file: Path) -> Iterator[tuple[str, Any]]:
+def _lines(file: Path) -> Iterator[tuple[str, tuple[Any, float]]]:
     name = f"--dialogues: {file}"
     try:
         for number, line in enumerate(file.read_text().splitlines(), 1):
             name = f"--dialogues: {file}, line {number}"
-            yield name, json.loads(line)
+            yield name, (json.loads(line), math.nan)
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: cannot read it: {in_one_line(error)}") from error
 
 
-def _solved(env: TokenEnv, seeds: Sequence[int], longest: int) -> Iterator[tuple[str, Any]]:
+def _solved(
+    env: TokenEnv, seeds: Sequence[int], longest: int
+) -> Iterator[tuple[str, tuple[Any, float]]]:
     for seed in seeds:
         name = f"question of seed {seed}"
         try:
-            dialogue = solved(env, seed, longest)
+            found = solved(env, seed, longest)
+        except NotImplementedError as error:
+            raise BuildError(f"{one_line(error)}. hint: pass --dialogues FILE") from error
         except (Exception, SystemExit) as error:  # of the environment
             raise BuildError(f"{name}: {one_line(error)}") from error
-        yield name, dialogue
+        yield name, found
 
 
-def solved(env: TokenEnv, seed: int, longest: int) -> list[list[int]]:
-    """The dialogue of an episode in which every completion is the environment's own solution.
+def solved(env: TokenEnv, seed: int, longest: int) -> tuple[list[list[int]], float]:
+    """An episode in which every completion is the environment's own solution, and its return.
 
     It stops once it has more than `longest` ids.
     """
     turn: Sequence[int] | np.ndarray | None = env.reset(seed)
     found: list[list[int]] = []
+    total = 0.0
     while turn is not None and sum(map(len, found)) <= longest:
         solution = np.asarray(env.solution(), np.int32)
         found += [np.asarray(turn).tolist(), solution.tolist()]
-        turn, _ = env.step(solution)
-    return found
+        turn, reward = env.step(solution)
+        total += float(reward)
+    return found, total
 
 
 def packed(dialogue: Any, sizes: TokensSpec, context: int) -> np.ndarray:

@@ -84,7 +84,9 @@ def run(argv: Sequence[str]) -> int:
     number = min(options.steps * options.batch, _MOST_DIALOGUES)
     if number and options.dialogues is None:
         print(f"plays {number:,} solutions of {config.environment.id}", flush=True)
-    spec, dialogues = pretraining.dialogues_of(config, number, options.dialogues)
+    spec, dialogues, mean_return = pretraining.dialogues_of(config, number, options.dialogues)
+    if number and options.dialogues is None:
+        print(f"solutions return {mean_return:.3g} on average", flush=True)
     with stop_on_signals() as stop:
         next_report = start = time.monotonic()
         done = 0

@@ -157,7 +157,7 @@ def test_a_bundled_configuration_has_room_for_its_solutions(name: str) -> None:
     factory = getattr(token_tasks, config.environment.id.rpartition(":")[2])
     env: TokenEnv = factory(**json.loads(config.environment.arguments))
     build_agent(config.agent, EnvSpec(env.spec.turn, env.spec))
-    lengths = [sum(map(len, solved(env, seed, 1000))) for seed in training_seeds(0, 60)]
+    lengths = [sum(map(len, solved(env, seed, 1000)[0])) for seed in training_seeds(0, 60)]
     # And little more: each token of the context costs time in every tick.
     assert max(lengths) < config.agent.network.context <= max(lengths) + 5
 
@@ -197,7 +197,7 @@ class Solved(TokenEnv):
 
     def step(self, ids: np.ndarray) -> tuple[list[int] | None, float]:
         self._left, self._number = self._left - 1, self._number + 1
-        return [self._number] if self._left else None, 0.0
+        return [self._number] if self._left else None, 0.25
 
     def solution(self) -> list[int]:
         if self._answer is None:
@@ -213,13 +213,14 @@ def _dialogues(wrappers: tuple[str, ...] = (), **arguments: Any) -> np.ndarray:
         "environment.arguments": json.dumps(arguments),
         "environment.wrappers": wrappers,
     }
-    spec, dialogues = dialogues_of(with_fields(config_io.load("reverse_grpo"), changes), 2, None)
-    assert spec == EnvSpec(Solved().spec.turn, Solved().spec)
-    return dialogues
+    found = dialogues_of(with_fields(config_io.load("reverse_grpo"), changes), 2, None)
+    assert found.spec == EnvSpec(Solved().spec.turn, Solved().spec)
+    assert found.mean_return == 0.5  # two turns
+    return found.rows
 
 
 def test_solutions_of_an_environment_that_never_ends_stop() -> None:
-    assert solved(Solved([1, 256]), 3, 5) == [[3], [1, 256], [4], [1, 256]]
+    assert solved(Solved([1, 256]), 3, 5) == ([[3], [1, 256], [4], [1, 256]], 0.5)
 
 
 def test_solutions_do_not_depend_on_wrappers() -> None:
@@ -235,3 +236,9 @@ def test_solutions_do_not_depend_on_wrappers() -> None:
 def test_an_environment_that_fails_with_a_solution_is_named(answer: Any, named: str) -> None:
     with pytest.raises(BuildError, match=rf"^question of seed \d+: {named}"):
         _dialogues(answer=answer)
+
+
+def test_without_solutions_the_other_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Solved, "solution")
+    with pytest.raises(BuildError, match="Solved has no method solution.*--dialogues"):
+        _dialogues()

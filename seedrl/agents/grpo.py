@@ -57,8 +57,8 @@ class GRPOConfig:
       clip_high: the largest increase of it that is rewarded. DAPO: 0.28.
       ratio_cap: upper limit of a ratio's weight in the gradient, at least `1 + clip_high`.
       entropy: weight of the policy's entropy, which is maximised.
-      kl: weight of the divergence from the parameters before the first update; 0 keeps no copy of
-        them.
+      kl: weight of the divergence from the parameters before the first update, with LoRA from the
+        network without it; 0 keeps no copy of them.
       train_truncated: sequences that were cut by length are trained, too. DAPO masks them.
       learning_rate: learning rate of Adam.
       warmup_updates: optimizer steps over which the learning rate rises linearly to its value.

@@ -152,7 +152,7 @@ def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -
                     f"expected at most {most_env_servers} env servers (--most-env-servers)"
                 )
             # With more of them runs made up to three times the steps per second, and needed as many
-            # more steps; with 1,024 IMPALA learned nothing (docs/performance_notebook.md).
+            # more steps; with 1,024 IMPALA failed (docs/performance_notebook.md).
             if has_lag and (slots := new.env_servers * new.environments) > most_slots:
                 raise ConfigError(
                     f"expected at most {most_slots} training slots, got {slots}: more than "

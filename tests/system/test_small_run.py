@@ -46,12 +46,24 @@ _SECRET = "secret-of-the-user"
 _MOST_MEMORY = 2**30
 # Python runs it first in each program: a line for each time that the user's secret is opened.
 _HOOK = """
-import os, sys
+import atexit, os, sys, threading
+# By thread, the path of its last `open` if that led to the secret. With an opener, which has the
+# flags that count, a second event follows.
+opened = {}
+def report(path):
+    sys.stderr.write(f"Traceback: opened {path}")
 def seen(event, arguments):
-    if event == "open" and isinstance(arguments[0], str) and not arguments[2] & os.O_NOFOLLOW:
-        if os.path.realpath(arguments[0]) == os.environ["SECRET"]:
-            sys.stderr.write(f"Traceback: opened {arguments}")
+    if event != "open" or not isinstance(arguments[0], str):
+        return
+    path, _, flags = arguments
+    own, is_safe = threading.get_ident(), flags & os.O_NOFOLLOW
+    before = opened.pop(own, None)
+    if before is not None and not (is_safe and path == before):
+        report(before)
+    if not is_safe and os.path.realpath(path) == os.environ["SECRET"]:
+        opened[own] = path
 sys.addaudithook(seen)
+atexit.register(lambda: [report(path) for path in opened.values()])
 """
 # One after the other in one process, which imports jax once. The last line has their exit codes.
 _COMMANDS = """

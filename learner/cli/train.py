@@ -128,9 +128,10 @@ class TrainOptions(RunOptions):
       workdir: directory of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
       profile: JSON file of `seedrl tune`. It sets env servers and slots for this machine; options
         override its fields.
-      balance: auto: change the number of env servers while the run trains. Their groups and the
-        batch deadline change, too, whenever that makes the run faster. Each env server then has a
-        part of the slots, and `--most-env-servers` of them fill all; at least `--env-servers` run.
+      balance: auto: change the number of env servers while the run trains, for environments that
+        take milliseconds to step. Their groups and the batch deadline change, too, whenever that
+        makes the run faster. Each env server then has a part of the slots, and
+        `--most-env-servers` of them fill all; at least `--env-servers` run.
       most_env_servers: most env servers of `--balance auto`.
     """
 

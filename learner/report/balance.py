@@ -123,13 +123,14 @@ def advice(costs: Costs, now: int, *, replay_ratio: float | None = None) -> str:
     most = max(now, enough)
     limits = capacities(costs, most)
     # Would it be learning if no thread waited for a core?
-    limit = "learning" if costs.learning * limits.get("cores", math.inf) > 1 else "the cores"
+    is_learning = costs.learning * limits.get("cores", math.inf) > 1
+    limit = "learning binds" if is_learning else "the cores bind"
     then = steps_per_second(costs, most)
     if now < enough:
         more = then / steps_per_second(costs, now) - 1
-        text = f"env servers bind: {enough} instead of {now} give {more:+.0%}, then {limit} binds"
+        text = f"env servers bind: {enough} instead of {now} give {more:+.0%}, then {limit}"
     else:
-        text = f"{limit} binds: {enough} of {now} env servers are enough"
+        text = f"{limit}: {enough} of {now} env servers are enough"
     if replay_ratio is not None:
         more = steps_per_second(costs, most, ratio=0.5) / then - 1
         text += f". Then replay ratio {replay_ratio / 2:g} instead of {replay_ratio:g}: {more:+.0%}"

@@ -33,6 +33,8 @@ _FULL_SHARE = 0.95
 LEAST_GAIN = 0.1
 # Above it an env server has no time for more environments.
 _MOST_BUSY = 0.5
+# Shorter turns of an env server may be mostly a message, which half as many environments pay too.
+_LEAST_TURN_SECONDS = 0.005
 
 
 class Conditions(NamedTuple):
@@ -108,7 +110,8 @@ def _of_sampling(
     change = f"batch deadline {now / 2:g} ms instead of {now:g} ms"
     yield Verdict(cause="long deadline", change=change, gain=min(most, 1 / (1 - waits / 2) - 1))
     acting = sum(metrics.get(f"acting_{stage}_share", 0.0) for stage in COMPUTING)
-    if conditions.groups == 1 and conditions.environments > 1:
+    is_long = costs.environment * conditions.environments >= _LEAST_TURN_SECONDS
+    if conditions.groups == 1 and conditions.environments > 1 and is_long:
         # The batches of a single env server are half as large then.
         bound = acting * (2 if costs.env_servers == 1 else 1)
         more = 1 / max(busy, bound, 1e-9) - 1

@@ -142,7 +142,8 @@ def test_a_minute_has_three_moves_at_most() -> None:
 
 def test_groups_and_the_deadline_follow_the_verdict() -> None:
     run = Simulated(groups=1, env_servers=1)
-    alone = {"acting_environment_share": 0.6, "acting_act_share": 0.4, "env_step_ms": 0.6}
+    run.step_seconds = 0.006
+    alone = {"acting_environment_share": 0.6, "acting_act_share": 0.4, "env_step_ms": 3.6}
     run.play(2, **alone, learning_waits_share=0.9)
     assert run.balancer.setting == Setting(1, 2, 0.008)
     assert run.running == [Fleet(1, 4, 2)]

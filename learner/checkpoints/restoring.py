@@ -112,7 +112,8 @@ def take_over(
     fitted, taken, fresh = stored_arrays.fitting(saved, {"params": params})
     meanings = _other_meanings(checkpoint, spec)
     if is_partial and taken:
-        text = f"parameters taken: {', '.join(taken)}; fresh: {', '.join(fresh) or 'none'}"
+        # The line may be cut at its end.
+        text = f"parameters fresh: {_layers(fresh) or 'none'}; taken: {_layers(taken)}"
         return fitted["params"], "; ".join([text, *meanings])
     differences = stored_arrays.tree_difference(saved, {"params": params}) + meanings
     if differences:
@@ -126,6 +127,10 @@ def take_over(
             "--init-from-partial takes those that fit, if any"
         )
     return fitted["params"], ""
+
+
+def _layers(names: list[str]) -> str:
+    return ", ".join(dict.fromkeys(name.rpartition("/")[0] for name in names))
 
 
 def _other_meanings(checkpoint: checkpoints.Checkpoint, spec: EnvSpec) -> list[str]:

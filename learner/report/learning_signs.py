@@ -84,10 +84,10 @@ class LearningSigns:
             return (
                 "gradient_norm is 0. hint: check that rewards and observations are not all the same"
             )
-        names = ("agent.normalize_rewards", "agent.reward_scale")
+        names = ("agent.reward_scale", "agent.normalize_rewards")
         return (
-            f"gradient_norm {norm:.2g} is small for Adam's epsilon of {epsilon:g}. hint: raise the "
-            f"rewards ({self._field(names)}), or lower that epsilon"
+            f"gradient_norm {norm:.2g} is small for Adam's epsilon of {epsilon:g}. hint: lower "
+            f"that epsilon, or raise the rewards ({self._field(names)})"
         )
 
     def _no_entropy(self, values: _Values) -> str:
@@ -128,11 +128,11 @@ class LearningSigns:
             possible = math.sqrt(possible + 1.0)
         if abs(value) <= possible + 1.0:
             return ""
-        names = ("agent.target_update_interval", "agent.normalize_rewards")
+        interval = "agent.target_update_interval"
         return (
             f"values of {value:.3g} are far from the returns of episodes so far, "
-            f"{self._lowest:.3g} to {self._highest:.3g}. hint: lower agent.learning_rate, or raise "
-            f"{self._field(names)}"
+            f"{self._lowest:.3g} to {self._highest:.3g}. hint: lower agent.learning_rate"
+            f"{f', or raise {interval}' if interval in self._fields else ''}"
         )
 
     def _old_parameters(self, values: _Values) -> str:

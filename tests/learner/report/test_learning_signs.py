@@ -78,6 +78,24 @@ def test_a_gradient_is_small_by_the_epsilon_of_adam() -> None:
     assert given("default_r2d2", values) == []
 
 
+@pytest.mark.parametrize(
+    ("config", "values", "field"),
+    [
+        ("cartpole_impala", interval(gradient_norm=1e-9), "agent.reward_scale"),
+        ("default_r2d2", interval(q_mean=300.0), "agent.target_update_interval"),
+        ("default_ppo", interval(value_mean=1e4), ""),
+    ],
+)
+def test_a_field_to_raise_is_a_number_that_the_agent_has(
+    config: str, values: dict[str, float], field: str
+) -> None:
+    """Normalized rewards made IMPALA's gradients of CartPole smaller still."""
+    signs = LearningSigns(fields_of(config_io.load(config)))
+    (text,) = [line for _ in range(6) for line in signs.look(values).values()]
+    assert "normalize" not in text and field in text
+    assert ("raise" in text) == bool(field)
+
+
 @pytest.mark.parametrize("young", ["env_steps", "updates", "episodes/training"])
 def test_a_young_run_has_none(young: str) -> None:
     assert given("default_r2d2", interval(gradient_norm=0.0, low=0, high=0) | {young: 0.0}) == []

@@ -78,7 +78,9 @@ class LearningSigns:
     def _no_gradient(self, values: _Values) -> str:
         epsilon = self._number("agent.adam_epsilon", 1e-8)
         norm = values.get("gradient_norm", math.inf)
-        if norm >= epsilon * math.sqrt(_PARAMETERS):
+        # Those of a policy that has learned its task are small, too.
+        middle = ((self._first or 0.0) + self._highest) / 2
+        if norm >= epsilon * math.sqrt(_PARAMETERS) or values.get("return/training", 0) > middle:
             return ""
         if not norm:
             return (

@@ -76,6 +76,9 @@ def test_a_gradient_is_small_by_the_epsilon_of_adam() -> None:
     values = interval(gradient_norm=0.07)
     assert given("default_r2d2", values, **{"agent.adam_epsilon": 1e-3}) == ["no_gradient"]
     assert given("default_r2d2", values) == []
+    # Not of a run that learns.
+    better = values | {"return/training": 90.0, "return/training_max": 100.0}
+    assert given("default_r2d2", interval(), better, **{"agent.adam_epsilon": 1e-3}) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -41,17 +41,13 @@ from seedrl.types import Array, Tree
 from seedrl.wire.seedrl_pb2 import Environment
 
 
-class Dialogues(NamedTuple):
-    """What is learned, and of which environment."""
+def dialogues_of(
+    config: Config, number: int, file: Path | None
+) -> tuple[EnvSpec, np.ndarray, float]:
+    """The environment's spec, dialogues `[N, 2, context] int32`, see `packed`, and their return.
 
-    spec: EnvSpec  # of the environment
-    rows: np.ndarray  # `[N, 2, context] int32`, see `packed`
-    mean_return: float  # of the environment's own solutions; NaN without any
-
-
-def dialogues_of(config: Config, number: int, file: Path | None) -> Dialogues:
-    """The dialogues of a file, or `number` with the environment's own solutions.
-
+    The dialogues are those of a file, whose return is NaN, or `number` with the environment's own
+    solutions, whose mean return it is.
     The environment is built in this process, as `seedrl record` does; it knows the spec, whether or
     not its solutions are learned. Raises BuildError, or ConfigError for dialogues that cannot be
     learned, or if there are none although some are wanted.
@@ -70,7 +66,7 @@ def dialogues_of(config: Config, number: int, file: Path | None) -> Dialogues:
         raise ConfigError(f"--dialogues: expected at least one dialogue in {file}, got none")
     mean_return = sum(returns) / len(returns) if returns else math.nan
     spec = EnvSpec(sizes.turn, sizes)
-    return Dialogues(spec, np.array(rows, np.int32).reshape(-1, 2, context), mean_return)
+    return spec, np.array(rows, np.int32).reshape(-1, 2, context), mean_return
 
 
 def _built(own: EnvironmentConfig) -> TokenEnv:

@@ -213,10 +213,11 @@ def _dialogues(wrappers: tuple[str, ...] = (), **arguments: Any) -> np.ndarray:
         "environment.arguments": json.dumps(arguments),
         "environment.wrappers": wrappers,
     }
-    found = dialogues_of(with_fields(config_io.load("reverse_grpo"), changes), 2, None)
-    assert found.spec == EnvSpec(Solved().spec.turn, Solved().spec)
-    assert found.mean_return == 0.5  # two turns
-    return found.rows
+    config = with_fields(config_io.load("reverse_grpo"), changes)
+    spec, dialogues, mean_return = dialogues_of(config, 2, None)
+    assert spec == EnvSpec(Solved().spec.turn, Solved().spec)
+    assert mean_return == 0.5  # two turns
+    return dialogues
 
 
 def test_solutions_of_an_environment_that_never_ends_stop() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         TokenizerVocabulary,
         bytes_vocabulary,
     )
+del TYPE_CHECKING
 
 __all__ = [
     "CharactersVocabulary",

@@ -137,6 +137,7 @@ USAGE: dict[str, str] = {
     f"{TRAIN} --agent.network.torso cnn": "--agent.network.torso",
     f"{TRAIN} --agent.unroll": "--agent.unroll: ",
     f"{TRAIN} --agent.value-scaling right": "--agent.no-value-scaling turns it off",
+    f"{TRAIN} right --agent.value-scaling": "unknown option right",
     f"{TRAIN} --agent.network.core-size 0": "network.core_size",
     f"{TRAIN} --workdir {'x' * 300}": "too long",
     f"{TRAIN} --resume maybe": "--resume",

@@ -78,7 +78,7 @@ def run(argv: Sequence[str]) -> int:
         seconds=options.total_seconds,
         most_env_servers=options.most_env_servers,
     ):
-        result = "not tried" if move.error else f"{move.gain:+.0%}"
+        result = "unmeasured" if move.error else f"{move.gain:+.0%}"
         why = f": {move.error}" if move.error else ""
         print(f"{result:<11}{'kept' * move.is_kept:<5}{_text(move.setting)}{why}", flush=True)
         if move.is_kept:

@@ -3,7 +3,8 @@
 One knob changes at a time, and stays changed if the new setting is faster than the best one so far
 in measurements in turn. Nothing is changed that decides what is learned from a step: no replay
 ratio or batch. The number of environments may change, and with it how many streams of experience
-there are; of an on-policy agent only as long as its policy lag stays the same.
+there are; for an on-policy agent up to the sequences of an update, beyond which its policy lag
+grows.
 """
 
 import contextlib
@@ -133,7 +134,7 @@ def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -
     Raises ConfigError if the configuration cannot run as it is.
     """
     end, longest = time.monotonic() + seconds, 0.0
-    has_lag = isinstance(config.replay, QueueConfig)
+    is_on_policy = isinstance(config.replay, QueueConfig)
     most_slots = max(config.learning.batch_sequences, config.serving.training_slots)
     with contextlib.ExitStack() as stack:
         # The best one so far and the one that it is compared with: memory is for two.
@@ -153,7 +154,7 @@ def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -
                 )
             # With more of them runs made up to three times the steps per second, and needed as many
             # more steps; with 1,024 IMPALA failed (docs/performance_notebook.md).
-            if has_lag and (slots := new.env_servers * new.environments) > most_slots:
+            if is_on_policy and (slots := new.env_servers * new.environments) > most_slots:
                 raise ConfigError(
                     f"expected at most {most_slots} training slots, got {slots}: more than "
                     "learning.batch_sequences, and an on-policy agent learns worse"

@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 import re
 import types
@@ -93,7 +94,7 @@ def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, An
             raise ConfigError(_unknown(word, options))
     given, rest = parser.parse_known_intermixed_args(spelled)
     if rest:
-        before = spelled[spelled.index(rest[0]) - 1]
+        before = dict(itertools.pairwise(reversed(spelled))).get(rest[0], "")
         if before in known and known[before].kind is bool:
             raise ConfigError(
                 f"{before}: expected no value, got {rest[0]!r}; {opposite_of(before)} turns it off"

@@ -164,7 +164,7 @@ def test_the_command_writes_what_is_fastest_and_goes_on_after_what_does_not_star
     assert first.startswith("as it is") and last.startswith("expected: +100% ")
     assert str(profile) in wrote
     assert sum("kept" in line for line in tried) == 2
-    assert all(line.startswith("not tried") == ("4 env servers" in line) for line in tried)
+    assert all(line.startswith("unmeasured") == ("4 env servers" in line) for line in tried)
     assert any(line.endswith(": environment.id: no memory") for line in tried)
     run = System.run
 

@@ -23,6 +23,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 # For environments to be closed, once the process is asked to stop: less than its supervisor waits.
 _CLOSING_SECONDS = 3.0
 _LOOK_SECONDS = 0.5  # between two looks for a hang
+_STDERR = 2  # the descriptor: an environment may have put anything in place of `sys.stderr`
 
 
 class Stop:
@@ -121,11 +122,11 @@ class HangLimit:
             place = innermost_own_place(traceback.walk_stack(frame)) if frame else ""
             where = f" ({place})" if place else ""
             _log.error("an environment takes over %g s%s; the stacks:", self._seconds, where)
-            faulthandler.dump_traceback_later(0.001, exit=True)
+            faulthandler.dump_traceback_later(0.001, exit=True, file=_STDERR)
         else:
             # Work of that length may begin right after this look, and must end before the timer.
             seconds = min(left, self._seconds) + 2 * _LOOK_SECONDS
-            faulthandler.dump_traceback_later(seconds, exit=True)
+            faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
 
 
 def _start(name: str, work: Callable[[], object]) -> None:

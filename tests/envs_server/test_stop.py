@@ -1,9 +1,13 @@
 """A process that is asked to stop, or whose environment hangs, ends."""
 
+import contextlib
+import faulthandler
+import io
 import subprocess
 
 import pytest
 
+from envs_server import stop
 from tests import started
 
 _PROGRAM = """
@@ -54,3 +58,12 @@ def test_a_hang_ends_the_process_with_all_stacks(work: str) -> None:
 
 def test_work_that_has_no_limit_ends_nothing() -> None:
     assert _run("time.sleep(1.2)", 0.0).stdout == "done\n"
+
+
+def test_an_environment_may_replace_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop, "_start", lambda *_: None)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), stop.HangLimit().limit(600.0):
+            pass
+    finally:
+        faulthandler.cancel_dump_traceback_later()

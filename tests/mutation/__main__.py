@@ -57,7 +57,11 @@ _ALSO_FAST = (
     "tests/envs_server/test_lease.py",
 )
 # The tests of other modules find these.
-_NOT_FAST = ("last_observation_of_next_episode", "actions_of_the_first_group")
+_NOT_FAST = (
+    "actions_of_the_first_group",
+    "frames_before_the_transition_left_out",
+    "last_observation_of_next_episode",
+)
 
 
 def run(

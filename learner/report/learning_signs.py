@@ -122,8 +122,8 @@ class LearningSigns:
         if self._number("agent.reward_clip", 0.0):
             return ""
         units = self._number("agent.reward_scale", 1.0) / values.get("return_std", 1.0)
-        # Episodes that are cut short are valued beyond their end.
-        # steps that a value looks ahead
+        # Episodes that are cut short are valued beyond their end, by as many steps as a value looks
+        # ahead.
         horizon = 1.0 / max(1.0 - self._number("agent.gamma", 1.0), 1e-3)
         possible = _FAR * units * largest * max(1.0, horizon / max(self._length, 1.0))
         if self._fields.get("agent.value_scaling"):  # close to h, which rescales Q-values

@@ -165,11 +165,11 @@ def _loss(
     weights: Array,
     key: Array,
 ) -> tuple[Array, LossOutput]:
-    """L = -surrogate(π / μ, A) - entropy H(π) + kl KL(π, π_0), a mean over trained tokens.
+    """L = -surrogate(π / μ, A) - entropy H(π) + kl KL(π, π_0), means over tokens of the policy.
 
     KL is estimated from the tokens, by r - 1 - log r with r = π_0 / π. With a value head also +
-    value_cost ½ (V - target)². Only tokens of the policy are trained, and without a value head
-    only those of groups whose returns differ.
+    value_cost ½ (V - target)². Without one the means, but that of KL, are over groups whose returns
+    differ: the others teach nothing, and must not drift away either.
 
     `batch`: rollouts, leaves `[B, T]`, and which of them, `[B] bool`, `params` have sampled from
     their first token on. Whatever follows a rollout's end is no token of the policy.
@@ -194,14 +194,15 @@ def _loss(
     logits, values = decoder.unroll(config.network, params, ids[:, :-1], value=True)
     policy = Categorical(logits / config.temperature)
     log_policy = policy.log_probability(ids[:, 1:])
-    is_trained = is_policy if config.train_truncated else is_policy & ~is_truncated[:, None]
+    is_counted = is_policy if config.train_truncated else is_policy & ~is_truncated[:, None]
+    is_trained = is_counted
     if config.advantage == "gae":
         advantages, targets = tokens.token_gae(
             jax.lax.stop_gradient(values), is_policy, returns, gae_lambda=config.gae_lambda
         )
         advantages = normalized(advantages, is_trained)
     else:
-        is_trained &= jnp.repeat(has_spread, config.group)[:, None]
+        is_trained = is_counted & jnp.repeat(has_spread, config.group)[:, None]
         advantages = tokens.group_advantages(groups, config.advantage).reshape(-1, 1)
     # Of other tokens 0: whatever is stored there, their ratio is 1.
     log_ratios = jnp.where(is_trained, log_policy - log_mu, 0.0)
@@ -223,15 +224,16 @@ def _loss(
         "cap_fraction": mean(ratios > config.ratio_cap),
     }
     total = metrics["policy_loss"] - config.entropy * metrics["entropy"]
+    distances: dict[str, Array] = {}
     if config.kl:
         # With LoRA the first parameters are those without it.
         network = dataclasses.replace(config.network, lora_rank=0)
         first = params if config.network.lora_rank else target
         logits = decoder.unroll(network, first, ids[:, :-1])
         log_first = Categorical(logits / config.temperature).log_probability(ids[:, 1:])
-        distances = divergence(jnp.where(is_trained, log_first - log_policy, 0.0))
-        metrics["reference_kl"] = mean(distances)
-        total += config.kl * metrics["reference_kl"]
+        each = divergence(jnp.where(is_counted, log_first - log_policy, 0.0))
+        distances = {"reference_kl": mean_of(each, is_counted)}
+        total += config.kl * distances["reference_kl"]
     if config.advantage == "gae":
         metrics["value_loss"] = 0.5 * mean(jnp.square(values - targets))
         total += config.value_cost * metrics["value_loss"]
@@ -243,7 +245,8 @@ def _loss(
         "mismatch_max": jnp.max(jnp.abs(differences)),
     }
     # Without a token to compare they are not measured: zeros would dilute the others' means.
-    metrics = _measured_if(is_trained, metrics) | _measured_if(is_same, mismatches)
+    metrics = _measured_if(is_trained, metrics) | _measured_if(is_counted, distances)
+    metrics |= _measured_if(is_same, mismatches)
     metrics |= {
         "groups_with_spread": jnp.mean(has_spread),
         "return_mean": jnp.mean(returns),

@@ -88,15 +88,15 @@ MUTANTS = (
     Mutant(
         "groups_without_spread_dilute",
         _GRPO,
-        "is_trained &= jnp.repeat(has_spread, config.group)[:, None]",
-        "is_trained &= jnp.ones_like(is_trained)",
+        "is_trained = is_counted & jnp.repeat(has_spread, config.group)[:, None]",
+        "is_trained = is_counted",
         "Groups that teach nothing count in the mean.",
     ),
     Mutant(
         "divergence_to_the_reference_rewarded",
         _GRPO,
-        'total += config.kl * metrics["reference_kl"]',
-        'total -= config.kl * metrics["reference_kl"]',
+        'total += config.kl * distances["reference_kl"]',
+        'total -= config.kl * distances["reference_kl"]',
         "The policy is driven away from the reference.",
     ),
 )

@@ -96,12 +96,14 @@ class Oracle:
     def __init__(self, config: GRPOConfig, batch: TokenBatch, acting: Any, reference: Any):
         self.config, self.batch = config, batch
         self.log_reference = self._log_policies(float64(reference))[0]
-        self.trained = batch.sources == POLICY
+        self.counted = batch.sources == POLICY
         if not config.train_truncated:
-            self.trained &= ~batch.truncated[:, None]
+            self.counted &= ~batch.truncated[:, None]
+        self.trained = self.counted
         if config.advantage == "gae":
             self._estimate(self._log_policies(float64(acting))[2])
             return
+        self.trained = self.counted.copy()
         self.trained[6:] = False  # the group without spread
         groups = np.float64(batch.returns).reshape(-1, config.group)
         centred = groups - groups.mean(1, keepdims=True)
@@ -149,12 +151,12 @@ class Oracle:
                 found[b, t] = min(ratio, config.ratio_cap) if ratio >= 1 - config.clip_low else 0
             if weights is not None:
                 gained = weights[b, t] * advantage * log_policy[b, t]
-            reference = np.exp(self.log_reference[b, t] - log_policy[b, t])
-            divergence = reference - 1 - np.log(reference)
-            total += -gained - config.entropy * entropy[b, t] + config.kl * divergence
+            total += -gained - config.entropy * entropy[b, t]
             if config.advantage == "gae":
                 total += config.value_cost * 0.5 * (values[b, t] - self.targets[b, t]) ** 2
-        return total / self.trained.sum(), found
+        reference = np.exp(self.log_reference - log_policy)[self.counted]
+        divergence = reference - 1 - np.log(reference)
+        return total / self.trained.sum() + config.kl * divergence.mean(), found
 
 
 def started(config: GRPOConfig, seed: int = 0) -> Any:
@@ -222,9 +224,10 @@ def batch_of_trained(batch: TokenBatch) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["returns", "log_mu", "nothing"])
 def test_what_is_not_finite_is_shown_and_nothing_to_learn_leaves_the_state(name: str) -> None:
-    state = started(CONFIG)
-    batch = batch_of(CONFIG, state.params, noise=0.1)
-    state, output = update(CONFIG, state, batch)  # Adam has a direction now
+    config = dataclasses.replace(CONFIG, kl=0.0)  # it is to be learned in any group
+    state = started(config)
+    batch = batch_of(config, state.params, noise=0.1)
+    state, output = update(config, state, batch)  # Adam has a direction now
     state = state._replace(updates=state.updates + 1)  # as the learn step does
     assert np.isfinite(output.guarded).all()
     returns, log_mu = batch.returns.copy(), batch.log_mu.copy()
@@ -234,7 +237,7 @@ def test_what_is_not_finite_is_shown_and_nothing_to_learn_leaves_the_state(name:
         log_mu[0, 2] = np.nan
     else:
         returns[:] = 1
-    new, output = update(CONFIG, state, batch._replace(returns=returns, log_mu=log_mu))
+    new, output = update(config, state, batch._replace(returns=returns, log_mu=log_mu))
     # The learn step keeps the old state if one of these is not finite.
     assert np.isfinite(output.guarded).all() == (name == "nothing")
     if name == "nothing":
@@ -243,7 +246,7 @@ def test_what_is_not_finite_is_shown_and_nothing_to_learn_leaves_the_state(name:
         # Compared with the parameters that acted also if nothing is trained.
         versions = np.full_like(batch.versions, int(state.updates))
         batch = batch._replace(returns=returns, versions=versions)
-        _, (metrics, *_) = update(CONFIG, state, batch)
+        _, (metrics, *_) = update(config, state, batch)
         assert np.isnan(metrics["entropy"]) and metrics["trained_tokens"] == 0
         assert np.isfinite(metrics["mismatch_kl"])
 

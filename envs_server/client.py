@@ -219,7 +219,7 @@ class Lease:
     ) -> None:
         """Sends nothing yet.
 
-        `outbox.put` takes messages to the learner, at once: they may share the environments'
+        `outbox.put` sends or copies messages before it returns: they may share the environments'
         memory. `failures` are those of the leases before too. `hang` ends the process if an
         environment hangs. `last_key` is of the lease before, 0 if there was none. `on_served` is
         called when the first step is answered.

@@ -210,7 +210,7 @@ class Learning:
         self._channel.wake_acting()
 
     def _learn(self) -> None:
-        # On the host: the device does not know which pages are whole.
+        # Of a queue the host knows what waits; with priorities the device draws, and this is `()`.
         draw = _stacked([index.draw() for index in self._replay.indices])
         self.laps.lap("learning_sample")
         self._newest += 1  # as if it were applied; `_observe` takes it back if not

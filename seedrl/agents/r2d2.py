@@ -4,7 +4,7 @@ From top to bottom: the configuration, the agent that it builds, acting, the los
 update is this file and eight more: `seedrl.agents.inputs` unrolls the network, and stops the
 gradient of the burn-in; `seedrl.rl.q_learning`, `returns` and `value_scaling` have the errors,
 `priorities` the priority and the importance weights; `seedrl.agents.gradient_update` steps down the
-gradient and copies to the target network; `seedrl.replay.buffer` draws the sequences, each with the
+gradient and copies to the target network; `seedrl.replay.buffer` gathers the sequences, each with the
 recurrent state that acting stored; `learner/learning/learn_step.py` calls all of it.
 """
 
@@ -193,7 +193,7 @@ def _loss(
     chex.assert_shape(steps.action, (config.window.length, None))
     chex.assert_shape(weights, (steps.action.shape[1],))
     # Both networks unroll the burn-in from the stored state, each with its own parameters (section
-    # 3). No gradient flows through it, and none through the target network.
+    # 3). No gradient flows through it (stopped in `inputs`), and none through the target network.
     q_online = unrolled_after_burn_in(network, config.burn_in, params, sequence)
     q_target = unrolled_after_burn_in(network, config.burn_in, target, sequence)
     q_target = jax.lax.stop_gradient(q_target)

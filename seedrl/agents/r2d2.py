@@ -4,8 +4,8 @@ From top to bottom: the configuration, the agent that it builds, acting, the los
 update is this file and eight more: `seedrl.agents.inputs` unrolls the network, and stops the
 gradient of the burn-in; `seedrl.rl.q_learning`, `returns` and `value_scaling` have the errors,
 `priorities` the priority and the importance weights; `seedrl.agents.gradient_update` steps down the
-gradient and copies to the target network; `seedrl.replay.buffer` gathers the sequences, each with the
-recurrent state that acting stored; `learner/learning/learn_step.py` calls all of it.
+gradient and copies to the target network; `seedrl.replay.buffer` gathers the sequences, each with
+the recurrent state that acting stored; `learner/learning/learn_step.py` calls all of it.
 """
 
 import functools

@@ -25,8 +25,8 @@ class Options:
 
     Exit codes: 0 training is over, or SIGTERM or SIGINT; 1 an environment hangs, all stacks are
     printed; 2 wrong arguments, the learner refused this env server, or the environment cannot be
-    built here; 75 the environments failed too often. With --processes, only 0 and 2: a process that
-    ends otherwise is restarted.
+    built here; 75 the environments failed too often, or the learner refused a message after it had
+    answered steps. With --processes, only 0 and 2: a process that ends otherwise is restarted.
 
     Attributes:
       learner: address of the learner: host:port or unix:/path.

@@ -93,7 +93,7 @@ def save(
 
     Returns the checkpoint's directory. Raises CheckpointError if anything cannot be written (disk
     full, no permission); nothing of the checkpoint remains then, and what was there before is
-    untouched.
+    untouched. Also if an older one cannot be renamed or deleted; then the new one is there.
     """
     assert step >= 0 and keep >= 1
     target, folder = directory / f"{step:012d}", directory / SAVING
@@ -298,10 +298,10 @@ def choose(
     is_best: bool = False,
     parts: Collection[str] = (),
 ) -> Checkpoint:
-    """The newest intact checkpoint of a run, or that of `step`; if there is none, the best one.
+    """The newest intact checkpoint of a run, or that of `step`; if it has no others, the best one.
 
     `is_best` takes only the best one; `parts`: see `latest`. Raises CheckpointError if there is
-    none, or if the run deletes one while it is read.
+    none, if there are others and all are damaged, or if the run deletes one while it is read.
     """
     best = best_directory(workdir)
     for directory in (best,) if is_best else (best.parent, best):

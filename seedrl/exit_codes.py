@@ -36,7 +36,7 @@ class ExitCode(enum.IntEnum):
       TEMPORARY: another start may succeed, and resumes from the newest checkpoint. Either a thread
         was stuck (all stacks are printed), or another host of the run or the connection to Ray is
         lost. Or the address or the run directory is in use. An env server: all its environments
-        have failed too often.
+        have failed too often, or the learner refused a message after it had answered steps.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, at least one second after the first, before
         everything was saved. Or the first one, in the first second, before the command line was
         read, or in a run on several hosts before all of them are connected.

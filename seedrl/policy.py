@@ -297,7 +297,7 @@ def load(
 ) -> Policy:
     """The policy of a run's newest checkpoint with intact parameters. Reads nothing else of it.
 
-    Without such a checkpoint the best one is loaded.
+    If the run has no checkpoints but the best one, that is loaded.
 
     Args:
       workdir: the run's directory.

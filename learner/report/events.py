@@ -20,11 +20,12 @@ KINDS = {
     "`path` is null if no earlier session has saved a checkpoint",
     "changed": "a field of the configuration differs from the resumed checkpoint: `field`, "
     "`before`, `now`",
-    "learning": "one of: compiling starts (`replay_bytes`) or ends (`seconds`); the first update "
-    "is applied; updates are skipped or sequences dropped (`number`, at most one event a minute); "
-    "episodes lack a metric (`names`) or do not end (`role`, `steps`); metrics show that the run "
-    "may not learn (`sign`)",
-    "evaluation": "a round of evaluation ends: `mean_return`, `episodes`, `updates` and "
+    "learning": "one of: how the network reads observations; compiling starts (`replay_bytes`) or "
+    "ends (`seconds`); the first update is applied; updates are skipped or sequences dropped "
+    "(`number`, at most one event a minute); episodes lack a metric (`names`) or do not end "
+    "(`role`, `steps`); metrics show that the run may not learn (`sign`)",
+    "evaluation": "a round of evaluation ends (of rounds below the target at most one in "
+    "`logging.interval_seconds` is reported): `mean_return`, `episodes`, `updates` and "
     "`env_steps` of the parameters, `ended_env_steps`, `is_confirmation`; `outcome` is `below`, "
     "`nominated` (the target is reached, and `evaluation.confirm_episodes` must confirm it) or "
     "`confirmed` (the run ends). Without fields: the evaluation of the last parameters starts, or "
@@ -35,8 +36,8 @@ KINDS = {
     "saved": "a checkpoint is durable: `path`, `updates`, `seconds`",
     "save_failed": "a checkpoint could not be written, or not within `logging.stuck_seconds`; "
     "training continues: `reason`",
-    "waiting": "no environment has stepped for 10 s, or for twice as long as was last reported for "
-    "the same reason (`seconds`, `waiting_for`), or an env server exceeds "
+    "waiting": "no training environment has stepped for 10 s, or for twice as long as was last "
+    "reported for the same reason (`seconds`, `waiting_for`), or an env server exceeds "
     "`serving.step_deadline_seconds` (`server`, `groups`); another event when this is over",
     "server_joined": "an env server has built its environments: `server`, `training` and "
     "`evaluation` environments; `away_seconds` if it has reconnected, else null",

@@ -23,8 +23,8 @@ ACCOUNTS = {
     "answered": "rows that were acted on",
     "evaluation": "rows of evaluation slots",
     "partial": "rows of open pages",
-    "discarded": "rows of pages that were never filled, because their lease ended; with the "
-    "synchronous schedule, because any lease ended",
+    "discarded": "rows of pages that were never filled, because their lease ended or their "
+    "environment was rebuilt; with the synchronous schedule, because any stream started again",
     "completed": "rows of full pages",
     "stored": "rows that replay has taken in since the start of the session",
     "stale": "rows of sequences that an on-policy queue dropped on arrival, because their policy "

@@ -31,8 +31,7 @@ def exit_code(command: Callable[[], int], *, prog: str) -> int:
     # gRPC's core would write on the terminal by itself; programs here report in their own words. It
     # is read when gRPC is imported, which no program does before it has read its command line.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # A run's files show experience, and logs the keys of leases: whatever a program here writes is
-    # for its user alone.
+    # A run's files show experience: whatever a program here writes is for its user alone.
     os.umask(0o077)
     # A parent that ignores the ends of its children hands that down: no child could be waited for.
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:

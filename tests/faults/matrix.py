@@ -24,7 +24,9 @@ durable (completely written) checkpoint.
 None of these faults passes unnoticed. Two processes wait without a limit, and both log it: a \
 learner that has too few env servers to continue, and an env server without a learner. Everything \
 else that waits has a deadline. On one machine `seedrl train` restarts env servers; a learner, and \
-processes on several machines, are restarted by [your scheduler](scaling.md#restarts).
+processes on several machines, are restarted by [your scheduler](scaling.md#restarts). With \
+`learning.schedule` `synchronous` or `deterministic` acting waits for all training slots, so there \
+all others wait for an env server that is lost, slow or hangs.
 
 "Last figure" is the last measurement, with its commit; all were made with CartPole on two CPU \
 cores in November 2026. A row without a figure has tests in every `make test`, which measure \

@@ -501,21 +501,24 @@ class _Killer:
         return call
 
 
-def test_death_before_any_change_of_files_leaves_a_checkpoint(tmp_path: Path) -> None:
+def test_death_before_any_change_of_files_leaves_two_checkpoints(tmp_path: Path) -> None:
     # With a replay alone orbax has nothing to do, and the test is fast.
     def save(step: int) -> None:
         replay = np.full(3, step)
         checkpoints.save(tmp_path, step, {"replay": replay}, {"saved": step}, keep=2)
 
     def saved_step() -> int:
+        intact = {checkpoints.verified(path).step for _, path in checkpoints.listed(tmp_path)}
+        assert len(intact) >= 2
         found = _latest(tmp_path)
         assert found.meta["saved"] == found.step
         restored = stored_arrays.read_tree(found.path, {"replay": np.zeros(3, int)})
         np.testing.assert_array_equal(restored["replay"], found.step)
         return found.step
 
-    newest = 1
-    save(newest)
+    newest = 2
+    for step in (1, newest):
+        save(step)
     # A save of a new step, then one of the same step: that takes the replaced one aside.
     for increment in (1, 0):
         for calls in itertools.count():

@@ -88,13 +88,18 @@ async def _code_of(call: Any) -> str:
     return _CUT if is_cut else str(code.name)
 
 
-def _connect_without_a_word(address: str, number: int) -> list[End]:
-    """Sends not even HTTP/2's first words; waits for the end of each connection."""
+# HTTP/2's first words, and settings without content.
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+
+
+def _connect_without_a_call(address: str, number: int, words: bytes) -> list[End]:
+    """Sends these words on each connection, and waits for its end."""
     host, port = address.rsplit(":", 1)
     opened = {}
     poll = select.poll()
     for _ in range(number):
         connection = socket.create_connection((host, int(port)))
+        connection.sendall(words)
         opened[connection.fileno()] = connection, time.monotonic()
         poll.register(connection, select.POLLIN)
     ends = []
@@ -117,7 +122,8 @@ def _giant() -> bytes:
 _ATTACKS: dict[str, Callable[[str], list[End]]] = {
     "silent_streams": lambda address: _attack(address, _MANY),
     "giant_message": lambda address: _attack(address, 1, _giant()),
-    "silent_connections": lambda address: _connect_without_a_word(address, _MANY),
+    "silent_connections": lambda address: _connect_without_a_call(address, _MANY, b""),
+    "idle_connections": lambda address: _connect_without_a_call(address, _MANY, _PREFACE),
 }
 
 
@@ -133,11 +139,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-@pytest.mark.parametrize("name", _ATTACKS)
+@pytest.mark.parametrize(
+    "name",
+    # Each idle one is ended after 10 seconds.
+    [pytest.param(name, marks=[pytest.mark.gate] * (name[:4] == "idle")) for name in _ATTACKS],
+)
 def test_a_peer_that_attacks_harms_itself_only(served: Served, name: str) -> None:
     before = served.seen
     ends = _ATTACKS[name](before.address)
-    assert {end.code for end in ends} <= ({"closed"} if name == "silent_connections" else _REFUSALS)
+    assert {end.code for end in ends} <= ({"closed"} if "connections" in name else _REFUSALS)
     assert max(end.seconds for end in ends) < _LONGEST_SECONDS
     # The honest one kept its lease and goes on.
     rows = served.seen.rows

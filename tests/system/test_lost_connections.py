@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 _ENVS = 4
 # A learner waits 20 seconds for the answer to a ping, an env server 2.
 _NOTICED_SECONDS = 40.0
+_LOST_LEARNER_SECONDS = 15.0  # it takes 3, and more on a busy machine
 Record = Callable[[str, object], None]
 
 
@@ -48,7 +49,7 @@ def test_a_frozen_learner_is_left_and_found_again(
             os.kill(before.pid, signal.SIGCONT)
         wait_until(lambda: served.seen.live == _ENVS and served.seen.leases > before.leases)
         record_property("learner_noticed_seconds", round(seconds, 2))
-        assert seconds < _NOTICED_SECONDS
+        assert seconds < _LOST_LEARNER_SECONDS
         assert served.seen.broken == []
 
 

@@ -42,10 +42,11 @@ def hello(
     num_groups: int = 1,
     major: int = contract.MAJOR,
     sent: Sequence[seedrl_pb2.Sent] = (),
+    minor: int = contract.MINOR,
 ) -> ToLearner:
     hello = seedrl_pb2.Hello(
         major=major,
-        minor=contract.MINOR,
+        minor=minor,
         num_envs=num_envs,
         num_groups=num_groups,
         host="h",

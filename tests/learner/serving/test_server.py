@@ -216,6 +216,19 @@ def test_an_env_server_that_breaks_a_rule_harms_itself_only(
         assert next_batch(service).slots.tolist() == list(good.groups[0].slots)
 
 
+@pytest.mark.parametrize("minor", [0, contract.MINOR + 1])
+def test_an_older_and_a_newer_minor_version_are_served(unix_service: Service, minor: int) -> None:
+    newer = hello(minor=minor)
+    newer.hello.MergeFromString(b"\xf8\x07\x01")  # a field of number 127, which nothing here knows
+    with Client(unix_service.address) as client:
+        client.send(newer)
+        client.groups = list(client.receive().assign.groups)
+        client.send(ready())
+        client.step(0, FIRST)
+        _answer(unix_service)
+        assert isinstance(client.receive(), ActionsPayload)
+
+
 @pytest.mark.usefixtures("way")
 def test_another_environment_is_refused_field_by_field(unix_service: Service) -> None:
     service = unix_service

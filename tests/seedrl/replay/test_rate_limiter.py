@@ -127,6 +127,9 @@ def test_counts_survive_a_restart() -> None:
     resumed = _limiter(replay_ratio=0.5, batch_steps=10).restored(counts)
     assert resumed == limiter
     assert resumed.owed_steps == -3.5
+    # While a replay that starts empty fills up, nothing is owed for that.
+    refilled = resumed.holds([0]).acted(1000)
+    assert refilled.owed_steps == -3.5 and not refilled.may_learn()
 
 
 def test_the_debt_of_another_ratio_is_dropped() -> None:

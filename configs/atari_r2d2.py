@@ -1,8 +1,8 @@
 """R2D2 on Atari with the settings of the paper (Kapturowski et al. 2019, table 2).
 
 Another game: `--environment.id ALE/Breakout-v5`. Not from the paper: the replay ratio, which it
-does not set (its learner runs freely), is SEED RL's 0.75; `min_steps` is ours. Replay takes 29 GiB
-on the accelerator. Not measured.
+does not set (its learner runs freely), is SEED RL's 0.75, as are the gradient norm and the dense
+layer before the LSTM; `min_steps` is ours. Replay takes 29 GiB on the accelerator. Not measured.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
@@ -26,7 +26,7 @@ def config() -> Config:
             vectorization="atari",
             frames_per_step=4,
         ),
-        # All other fields of agent and network are the paper's by default.
+        # Defaults: docs/agents/r2d2.md lists their differences from the paper.
         agent=R2D2Config(network=QNetworkConfig(torso="nature", frame_stack=4)),
         serving=ServingConfig(training_slots=256, evaluation_slots=16),
         replay=ReplayConfig(capacity_steps=4_000_000, min_steps=100_000, ratio=0.75),

@@ -39,11 +39,11 @@ from seedrl.types import Array, Sequence, Tree
 
 @dataclass(frozen=True, kw_only=True)
 class ImpalaConfig(OnPolicyConfig):
-    """IMPALA. "Paper" is Espeholt et al. 2018, appendix D, "both papers" also PPO's.
+    """IMPALA. "Paper" is Espeholt et al. 2018, appendices D and G, "both papers" also PPO's.
 
     Its `replay` is a `seedrl.replay.queue.QueueConfig`; V-trace corrects for the updates between
     acting and learning. The loss is a mean over time steps, as in SEED RL and Acme. The paper sums,
-    so its learning rate and gradient norm have another size.
+    so its gradient norm and epsilon have another size.
 
     Attributes:
       unroll: trained time steps of a sequence. Paper: 20 for Atari, 100 for DMLab. One more
@@ -56,8 +56,8 @@ class ImpalaConfig(OnPolicyConfig):
       learning_rate: learning rate of Adam. SEED RL: 4.8e-4.
       adam_b1: decay of the mean gradient. 0, as in SEED RL and Acme, makes Adam the paper's RMSProp
         with a corrected start.
-      adam_b2: decay of the mean squared gradient. Paper: 0.99, of RMSProp.
-      adam_epsilon: epsilon of Adam. SEED RL: 3.1e-7.
+      adam_b2: decay of the mean squared gradient. The authors' code: 0.99, of RMSProp.
+      adam_epsilon: epsilon of Adam. SEED RL: 3.125e-7.
       max_gradient_norm: gradients are scaled down to this global norm. Paper: 40, of a sum.
     """
 

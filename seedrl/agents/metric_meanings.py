@@ -34,7 +34,7 @@ PPO = {
     "clip_fraction": "PPO: share of ratios further from 1 than `clip`",
     "explained_variance": (
         "PPO: 1 - Var(target - V) / Var(target), by V when acting; 1 is a perfect critic, 0 or "
-        "less one that is worse than a constant"
+        "less one that is no better than a constant"
     ),
 }
 SAC = {
@@ -46,7 +46,7 @@ SAC = {
 GRPO = {
     "return_mean": "GRPO: mean sum of rewards of a rollout",
     "groups_with_spread": "GRPO: share of groups whose rollouts differ in reward; the others have "
-    "no gradient",
+    "no advantages, except with `gae`",
     "truncated_fraction": "GRPO: share of rollouts that a length limit cut",
     "trained_tokens": "GRPO: tokens of an update that have a gradient",
     "cap_fraction": "GRPO: share of ratios above `ratio_cap`",

@@ -339,8 +339,8 @@ def _started(
     window: WindowSpec, params: NormalizedParams, sequence: Sequence, weights: Array
 ) -> NormalizedParams:
     # Before the first batch there are no statistics: rewards of hundreds would set values and
-    # policy far off. So the rewards of the first batch are divided by their own std. Each device
-    # uses that of its part: only gradients, which are averaged, depend on it.
+    # policy far off. So the rewards of the first batch are divided by the std of its own sums. Each
+    # device uses that of its part: only gradients, which are averaged, depend on it.
     if not isinstance(params.returns, RunningStatistics):
         return params
     first = _returns_of(window, sequence, weights, mean=lambda tree: tree)

@@ -78,8 +78,7 @@ class R2D2Config(QLearningConfig):
       network: a frozen dataclass whose `build(spec)` gives a `Network` of Q-values.
       burn_in: time steps that only bring the recurrent state up to date, without gradient. Paper:
         40 (also 0 and 20).
-      unroll: trained time steps. Paper: sequences of m = 80, which we take as 80 trained steps
-        after the burn-in, as Acme and SEED RL's Atari recipe do.
+      unroll: trained time steps, after the burn-in. Paper: 80.
       n_steps: n of the n-step return. Paper: 5.
       stride: time steps between the starts of neighbouring sequences. Paper: 40 (they overlap by
         half).
@@ -87,7 +86,7 @@ class R2D2Config(QLearningConfig):
       learning_rate: learning rate of Adam. Paper: 1e-4.
       adam_epsilon: epsilon of Adam. Paper: 1e-3.
       max_gradient_norm: gradients are scaled down to this global norm. 80 is SEED RL's Atari recipe
-        for 80 steps; the paper names none. It grows with `unroll`: scale both together.
+        for 80 steps. Paper: Ape-X's, 40. It grows with `unroll`: scale both together.
       value_scaling: rescale Q-values by h. Paper: yes.
       value_scaling_epsilon: epsilon of h. Paper: 1e-3.
       priority_eta: weight of the largest error in a priority; the mean error has the rest. Paper:

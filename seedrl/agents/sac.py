@@ -91,7 +91,7 @@ class SacConfig(NormalizationConfig):
         shape = spec.action.shape
         normalization = self.normalization(spec)
         network = self.network.build(seen_by_agent(normalization))
-        # The usual guess: one nat less than uniform for each number of an action.
+        # The usual guess: -1 nat for each number of an action, of which a uniform one has ln 2.
         entropy = -math.prod(shape) if self.target_entropy is None else self.target_entropy
         rates = SacParams(
             self.actor_learning_rate, self.critic_learning_rate, self.temperature_learning_rate

@@ -49,7 +49,9 @@ class NetworkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class QNetworkConfig(NetworkConfig):
-    """A dueling Q-network. The defaults are R2D2's (Kapturowski et al. 2019, table 2, appendix).
+    """A dueling Q-network.
+
+    The defaults are R2D2's (Kapturowski et al. 2019, appendix), and SEED RL's dense layer.
 
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.

@@ -113,7 +113,7 @@ class TanhGaussian(NamedTuple):
     def sample(self, key: Array) -> TanhSample:
         """Draws actions; gradients flow through them to μ and σ. Consumes the key.
 
-        Source: Haarnoja et al. 2018b, "Soft Actor-Critic Algorithms and Applications", section 5,
+        Source: Haarnoja et al. 2018b, "Soft Actor-Critic Algorithms and Applications", equation 8,
         https://arxiv.org/abs/1812.05905.
         """
         noise = jax.random.normal(key, self.mean.shape)

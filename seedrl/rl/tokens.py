@@ -55,7 +55,7 @@ def group_advantages(returns: Array, kind: GroupAdvantage) -> Array:
     0 in groups without spread (`has_spread`).
 
     Source: Shao et al. 2024, section 4.1.2, https://arxiv.org/abs/2402.03300 (grpo); Liu et al.
-    2025, https://arxiv.org/abs/2503.20783 (dr_grpo); Ahmadian et al. 2024, equation 6,
+    2025, https://arxiv.org/abs/2503.20783 (dr_grpo); Ahmadian et al. 2024, section 2.3,
     https://arxiv.org/abs/2402.14740 (rloo).
     """
     chex.assert_rank(returns, 2)

@@ -258,7 +258,7 @@ def _sections(value: Any, path: tuple[str, ...] = ()) -> Iterator[Group]:
     below: list[Group] = []
     for field in dataclasses.fields(value):
         item, place = getattr(value, field.name), (*path, field.name)
-        if dataclasses.is_dataclass(item):
+        if dataclasses.is_dataclass(item) and not isinstance(item, type):
             below += _sections(item, place)
         elif field.init:
             kind, meaning = hints.get(field.name, Any), meanings.get(field.name, "")

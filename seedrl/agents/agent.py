@@ -72,8 +72,8 @@ def no_initial_priorities(steps: StoredStep) -> Array:
     """For an agent that does not use prioritized replay. Raises ConfigError."""
     del steps
     raise ConfigError(
-        "replay: this agent gives no initial priorities, without which prioritized replay cannot "
-        "store its experience; choose another replay"
+        "replay: expected a replay without priorities, such as QueueConfig of seedrl.replay.queue, "
+        "because this agent has no initial priorities"
     )
 
 

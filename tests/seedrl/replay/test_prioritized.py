@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from seedrl.agents.agent import no_initial_priorities
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
@@ -136,6 +137,13 @@ def test_sequences_may_start_inside_pages_that_have_no_carry() -> None:
     assert experience.limiter == dataclasses.replace(CONFIG).build(  # a page of one step
         window, page=_page(7, 1), initial_priorities=_ones, scale=SCALE
     ).limiter._replace(min_sequences=(400 - 8 * 16) // 2)
+
+
+def test_an_agent_without_initial_priorities_is_refused_before_it_acts() -> None:
+    build = functools.partial(CONFIG.build, WINDOW, page=_page(7), scale=SCALE)
+    with pytest.raises(ConfigError) as caught:
+        build(initial_priorities=no_initial_priorities)
+    assert str(caught.value).startswith("replay: ")
 
 
 def test_a_replay_that_no_device_can_hold_is_refused_with_what_would_fit() -> None:

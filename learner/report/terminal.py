@@ -288,6 +288,8 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 def _updates(summary: Summary) -> str:
     updates, metrics = summary.status.updates, summary.status.metrics
     if not updates:
+        if skipped := metrics.get("skipped_updates"):
+            return f"none; {skipped:,.0f} skipped, because something was not finite"
         # Untrained parameters may have reached the target.
         why = "; the run ended before it had compiled and stored enough time steps"
         return f"none{why * (summary.confirmed_updates is None)}"

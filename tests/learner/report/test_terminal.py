@@ -21,6 +21,7 @@ from learner.report.terminal import (
     Progress,
     Summary,
     resume_command,
+    summary_rows,
 )
 
 METRICS = {
@@ -195,3 +196,9 @@ def test_the_command_that_resumes_is_the_users_own() -> None:
     ):
         summary = with_({"env_steps": env_steps}, command=command, confirmed_updates=confirmed)
         assert resume_command(summary) == expected
+
+
+def test_a_summary_without_updates_names_those_that_were_skipped() -> None:
+    for skipped, expected in ((0.0, "none; the run ended before"), (43.0, "none; 43 skipped")):
+        summary = with_({"updates": 0, "metrics": {"skipped_updates": skipped}})
+        assert dict(summary_rows(summary))["updates"].startswith(expected)

@@ -151,7 +151,11 @@ def _environment(env: Any, source: str) -> gymnasium.Env[Any, Any]:
         return env
     is_class = isinstance(env, type)
     got = f"the class {env.__name__}" if is_class else f"an object of type {type(env).__name__}"
-    raise BuildError(f"expected a gymnasium.Env or a seedrl.TokenEnv from {source}, got {got}")
+    is_vector = isinstance(env, gymnasium.vector.VectorEnv)
+    hint = ". hint: return it from make_vec(num_envs), next to a make() for one" * is_vector
+    raise BuildError(
+        f"expected a gymnasium.Env or a seedrl.TokenEnv from {source}, got {got}{hint}"
+    )
 
 
 @contextmanager

@@ -18,6 +18,7 @@ OWN_PATTERN = "envs_server.envs.*"
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 # Pong-v0, PongDeterministic-v4, PongNoFrameskip-v4, Pong-ram-v0 and the like.
 _OLD_ATARI = re.compile(r"([A-Z][A-Za-z]+?)(?:-ram)?(?:Deterministic|NoFrameskip)?-v[045]")
+_LACK = re.compile(r"missing \d+ required .*argument")  # Python's words
 # For an environment that gymnasium knows once its package is imported.
 _ADVICE = "write a factory that imports its package and returns gymnasium.make(...), and name that"
 
@@ -85,7 +86,9 @@ def load_vector_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]
 
 
 def advice(name: str, error: BaseException) -> str:
-    """What may have been meant by an id that is not registered; gymnasium guesses some."""
+    """What may have been meant by an id that is not registered, or by a lack of arguments."""
+    if isinstance(error, TypeError) and _LACK.search(str(error)):
+        return ". hint: pass it by environment.arguments, of check-env by --arguments"
     is_unknown = isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound)
     if not is_unknown:
         return ""

@@ -113,6 +113,8 @@ class Loop:
                     observation = self._with_mask(row, observation, info)
                     self._step_type[row] = kind
                 self._write(row, observation)
+                if reward is None:  # numpy would store it as NaN
+                    raise TypeError("expected a number as reward, got None")
                 self._reward[row] = reward
                 self._infos[row] = info
             # All: SystemExit and KeyboardInterrupt of an environment are no wish to stop, which

@@ -149,7 +149,8 @@ class Native:
             if 1 in is_first.tobytes():  # hardly ever, and a fraction of the time of `any`
                 if (is_first & self._is_last).any():
                     row = int(np.argmax(is_first & self._is_last))
-                    raise ValueFaultError("an episode ended with its first observation", row)
+                    text = "expected a new episode after the end of one, got an end again"
+                    raise ValueFaultError(text, row)
                 step_type[is_first] = StepType.FIRST
                 reward[is_first] = 0  # of an ignored action
             # Of a truncated episode it stays 1: its last observation has a value, which bootstraps.

@@ -28,9 +28,8 @@ from envs_server.stop import HangLimit
 from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, TokensSpec, has_mask
 from seedrl.timing import READY_DEADLINE_SECONDS, STEP_DEADLINE_SECONDS
 from seedrl.types import StepType, TimeStep, Tree
-from seedrl.wire.framing import FramedStep, receive_from_env_server
+from seedrl.wire.framing import FramedStep, WireError, receive_from_env_server
 from seedrl.wire.learner_payload import StepReader, pack_actions
-from seedrl.wire.payload import ValueFaultError
 
 _log = logging.getLogger("envs_server")
 
@@ -38,7 +37,7 @@ _log = logging.getLogger("envs_server")
 REMEDIES = {
     "spaces": "declare supported spaces, or add a wrapper that converts them",
     "raises": "reset and step must not raise for any action that the space and the mask allow",
-    "values": "return finite 32-bit numbers with the declared shapes and dtypes",
+    "values": "return such values at every reset and step, or add a wrapper that does",
     "close-raises": "make close() work after any reset or step",
     "observation": "clip and cast it to the declared space, or change observation_space",
     "time-limit": "set truncated at a time limit, not terminated: the last state still has a value",
@@ -202,7 +201,7 @@ def _faults(close: Callable[[], None], findings: Findings) -> Iterator[None]:
         findings.add("spaces", str(error))
     except EnvironmentFailedError as error:
         if not findings.errors:  # else the reason was found where it arose
-            is_value = isinstance(error.__cause__, ValueFaultError)
+            is_value = isinstance(error.__cause__, WireError)
             findings.add("values" if is_value else "raises", str(error))
     finally:
         try:

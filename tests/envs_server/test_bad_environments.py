@@ -49,6 +49,10 @@ def make(**arguments: Any) -> Any:
     return type("Made", (Sound,), defect)(**arguments)
 
 
+def vector(**_: Any) -> Any:
+    return gymnasium.vector.SyncVectorEnv([make])
+
+
 def no_environment(env: Any = None) -> None:
     return None
 
@@ -77,6 +81,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     "reset without info": ({"reset": lambda self, **_: ZEROS}, FIRST + "restart: TypeError"),
     "old step": ({"step": lambda self, _: (ZEROS, 1.0, False, {})}, _RETURN),
     "array reward": ({"step": lambda self, _: (ZEROS, ZEROS, False, False, {})}, _REWARD),
+    "None as reward": ({"step": lambda self, _: (ZEROS, None, False, False, {})}, _REWARD),
     "shape": (
         {"step": lambda self, _: (np.zeros(5), 1.0, False, False, {})},
         "got (5",
@@ -98,6 +103,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "sys.exit": ({"step": lambda self, _: sys.exit(0)}, FIRST + "step: SystemExit: 0"),
     "raises when built": ({"__init__": lambda self: 1 / 0}, f"{HERE}:make: ZeroDivisionError"),
+    "lacks an argument": ({"__init__": lambda self, size: None}, "by environment.arguments"),
     "unshowable when built": ({"__init__": unshowable}, f"{HERE}:make: UnshowableError"),
     "unshowable in reset": ({"reset": unshowable}, FIRST + "restart: UnshowableError"),
     "nested actions": ({"action_space": spaces.Tuple((spaces.Discrete(2),))}, "Tuple("),
@@ -109,6 +115,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
 # What the learner asks for.
 ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "None": ({"id": f"{HERE}:no_environment"}, "of type NoneType"),
+    "vector": ({"id": f"{HERE}:vector"}, "hint: return it from make_vec(num_envs)"),
     "no callable": ({"id": f"{HERE}:number"}, f"number in {HERE}"),
     "another type": ({"id": f"{HERE}:make", "arguments": '{"gravity": null}'}, ":make with {'"),
     "unknown argument": ({"id": f"{HERE}:make", "arguments": '{"gravty": 1}'}, "gravty"),
@@ -138,7 +145,7 @@ def test_an_environment_with_a_defect_is_one_line_and_code_2(
     module = sys.modules[__name__]
     monkeypatch.setitem(sys.modules, HERE, module)
     monkeypatch.setattr(module, "defect", own)
-    for function in (make, no_environment):
+    for function in (make, vector, no_environment):
         monkeypatch.setattr(function, "__module__", HERE)
     learner = ScriptedLearner(f"unix:{tmp_path}/s", takes_link=False)
     refusals, reported = [], []

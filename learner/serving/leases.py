@@ -162,14 +162,16 @@ class SlotTable:
         # If no slot of a role is in use (the only env server that evaluated has left, for example),
         # `deal` gives that role at least one environment of the largest.
         largest = max(ready, key=lambda lease: lease.num_slots)
-        # A single environment has a role already; it cannot have two.
+        # A single environment cannot have two roles: then it trains.
         can_share = largest.num_slots > 1 or len(ready) > 1
-        return largest if for_roles and can_share and self._has_idle_role() else None
+        idle = self._idle_roles() if for_roles else []
+        return largest if "training" in idle or (idle and can_share) else None
 
-    def _has_idle_role(self) -> bool:
+    def _idle_roles(self) -> list[Role]:
         sizes = by_role(self.ranges, [each.size for each in self.ranges])
         left = by_role(self.ranges, self.free)
-        return any(size and size == number for size, number in zip(sizes, left, strict=True))
+        roles = zip(get_args(Role), sizes, left, strict=True)
+        return [role for role, size, number in roles if size and size == number]
 
     def holding(self) -> Iterator[Group]:
         """Groups that hold slots: of live leases, and of others while their step is computed."""

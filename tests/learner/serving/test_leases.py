@@ -150,6 +150,8 @@ def test_returning_ends_with_no_slot_idle_that_an_environment_could_fill() -> No
         assert counts.sum() == min(offered, training + evaluation)
         if offered > 1 and training and evaluation:
             assert counts.all()
+        # A single environment that is left trains: to evaluate alone would never end.
+        assert counts[0] or not (offered and training)
 
 
 def test_the_seed_of_a_slot_and_epoch_is_the_same_on_every_machine() -> None:

@@ -49,7 +49,7 @@ class PageQueue:
     Acting waits in `put` while those that wait are too large together; learning waits in `get`.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES):
+    def __init__(self, most_bytes: float = MOST_BYTES):
         self._most_bytes = most_bytes
         self._items: deque[FilledPages] = deque()
         self._num_bytes = 0

@@ -349,7 +349,7 @@ class TrainLoop:
                 self.checkpointer.wait()  # its thread would end with the process
         # The threads' last piece of work may have reached the target.
         self.progress.update()
-        if ended is not None and ended.kind == "all_steps":
+        if ended is not None and ended.kind in OVER:
             after = self._outcome()
             if after is not None and after.kind == "confirmed":
                 self._reports.end(after.why)

@@ -26,6 +26,7 @@ from seedrl.config import Config, LoggingConfig
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.exit_codes import ExitCode
+from seedrl.fields import with_fields
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import own_process
@@ -235,6 +236,20 @@ def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
     run.loop.end()
     assert run.acting.training_steps == 2
     assert {"save at the end", "stop serving", "saved", "record ledger"} <= {*run.calls}
+
+
+@pytest.mark.parametrize("is_out_of_time", [False, True])
+def test_a_target_that_the_last_batch_confirms_is_why_the_run_ended(is_out_of_time: bool) -> None:
+    run = SupervisedRun(config := config_of())
+    if is_out_of_time:
+        run.loop._config = with_fields(config, {"learning.max_seconds": 1.0})
+        run.at_step[1] = lambda: setattr(run.loop._reports.events, "elapsed_seconds", 2.0)
+    score = SimpleNamespace(mean=500.0, returns=(500.0,))
+    run.checkpointer._last_snapshot = lambda: SimpleNamespace(name="at the end")
+    run.stop = lambda: setattr(run.evaluator, "confirmed", score)  # type: ignore[method-assign]
+    run.loop.run()
+    run.loop.end()
+    assert len(run.ends) == 2 and run.ends[1] == "target 475 confirmed: 500.0 over 1 episodes"
 
 
 def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:

@@ -76,6 +76,13 @@ def test_a_probe_lets_a_learner_restore(name: str) -> None:
     assert probe["periodSeconds"] * probe["failureThreshold"] >= LoggingConfig().grace_seconds
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_the_command_in_a_file_starts_this_file(name: str) -> None:
+    command = r"^# +(?:docker compose -f|kubectl apply -f|sky jobs launch|sbatch) (\S+)"
+    started = re.findall(command, (FOLDER / name).read_text(), re.MULTILINE)
+    assert [Path(path).name for path in started] == [name]
+
+
 def _seconds_to_save(name: str) -> list[float]:
     """From SIGTERM to SIGKILL, of each learner."""
     if name.startswith("slurm"):

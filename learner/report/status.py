@@ -50,7 +50,8 @@ class EnvServerStatus:
       evaluation_slots: environments that evaluate.
       steps_per_second: environment steps over the last second, of all of its environments.
       failures: exceptions of its environments so far.
-      last_failure: the newest exception, in one line; empty if there is none.
+      last_failure: the newest failure of an environment, in one line; its env server's log has the
+        exception. Empty if there is none.
       waiting_seconds: how long the learner has waited for the slowest group's step, or 0.
       hung_groups: numbers of the groups that have exceeded the deadline.
       left_because: why it has left; empty if it has not.

@@ -162,6 +162,7 @@ USAGE: dict[str, str] = {
     f"{TRAIN} --workdir afile/run": "--workdir",
     f"{TRAIN} --workdir ''": "--workdir: expected PATH",
     f"{TRAIN} --workdir /proc/run": "--workdir",
+    f"{TRAIN} --workdir w\udce4": "--workdir: expected a path in UTF-8",
     "learner cartpole_r2d2": "--workdir",
     "learner cartpole_r2d2 --workdir afile/run": "--workdir",
     f"{LEARNER} --bind unix:afile/socket --serving.insecure": "serving.bind",
@@ -212,6 +213,7 @@ USAGE: dict[str, str] = {
     "seedrl evaluate untrained --best --save": "--save",
     "seedrl evaluate scored --save": "--save",
     "seedrl record untrained --episodes 0": "--episodes",
+    "seedrl record tokens": "seedrl watch tokens",
     "seedrl export untrained --best --update 3": "--update",
     "seedrl export untrained --output a --safetensors b": "--safetensors",
     "seedrl pretrain reverse_grpo --workdir afile/warm": "--workdir: cannot write in",
@@ -320,6 +322,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     own = own.replace("FOLDER", str(tmp_path)).replace('"number": 3', '"number": 0')
     (tmp_path / "own.json").write_text(own)
     tokens = config_io.to_json(config_io.load("reverse_grpo"))
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens" / "config.json").write_text(tokens)
     tokens = tokens.replace("envs_server.envs.token_tasks:reverse", "subprocess:run")
     (tmp_path / "tokens.json").write_text(tokens)
     foreign = saved.replace("seedrl.agents.r2d2:R2D2Config", "other.agents:Agent")

@@ -19,7 +19,7 @@ import numpy as np
 from learner.cli.evaluate import PlayOptions, config_of
 from learner.processes.tuning import require_jax
 from seedrl import config_io
-from seedrl.config import EnvironmentConfig
+from seedrl.config import EnvironmentConfig, acts_on_tokens
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.hints import require_extra
@@ -66,6 +66,11 @@ def run(argv: Sequence[str]) -> int:
     require_extra("learner")
     require_extra("video")
     config = config_of(options)
+    if acts_on_tokens(config):
+        raise ConfigError(
+            "expected a run whose environment renders, got a token policy; `seedrl watch "
+            f"{options.workdir}` shows its newest answers"
+        )
     require_jax()
     # Pictures need no screen; without one pygame would print an error.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

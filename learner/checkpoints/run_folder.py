@@ -72,7 +72,7 @@ class RunFolder:
 
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""
-        line = command.replace("\n", " ").encode() + b"\n"
+        line = os.fsencode(command.replace("\n", " ")) + b"\n"
         path = self.path / run_files.COMMANDS
         with run_files.naming(path), run_files.open_to_append(path) as file:
             file.seek(0)

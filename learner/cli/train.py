@@ -275,8 +275,10 @@ def _train(
     if config.logging.wandb is not None:
         require_extra("wandb")
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    # Orbax answers a full disk with pages of traceback through absl; we report it in one line.
+    # Orbax answers a full disk with pages of traceback; we report it in one line.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    sys.unraisablehook = _without_lost_loops
     # Looking for garbage in all that is imported takes a tenth of that time, and finds hardly any.
     gc.disable()
     try:
@@ -302,6 +304,12 @@ def _train(
     if not isinstance(ended, ExitCode) and topology.is_first:
         print_summary(ended)
     return code
+
+
+def _without_lost_loops(unraisable: "sys.UnraisableHookArgs") -> None:
+    # Of each write that tensorstore ends after a save has failed.
+    if str(unraisable.exc_value) != "Event loop is closed":
+        sys.__unraisablehook__(unraisable)
 
 
 def _is_stopped(stop: StopRequest) -> bool:

@@ -18,6 +18,10 @@ def lock(folder: Path) -> int:
     Raises AddressInUseError if another one holds it, ConfigError if the folder cannot be written.
     """
     try:
+        str(folder.absolute()).encode()
+    except UnicodeEncodeError as error:  # orbax refuses it, at the first save
+        raise ConfigError(f"--workdir: expected a path in UTF-8, got {folder}") from error
+    try:
         with contextlib.suppress(BlockingIOError):
             return _lock(folder)
         time.sleep(POLL_SECONDS)  # another program may only look whether it is locked

@@ -33,6 +33,7 @@ def exit_code(command: Callable[[], int], *, prog: str) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # A run's files show experience: whatever a program here writes is for its user alone.
     os.umask(0o077)
+    _open_missing_streams()
     # A parent that ignores the ends of its children hands that down: no child could be waited for.
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -64,6 +65,16 @@ def exit_code(command: Callable[[], int], *, prog: str) -> int:
         return code
 
 
+def _open_missing_streams() -> None:
+    # Whoever started this program may have closed them. The first files of a run would get their
+    # numbers, and whatever a library prints.
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+            os.set_inheritable(number, True)
+        os.close(number)
+        sys.stdout, sys.stderr = sys.stdout or os.fdopen(1, "w"), sys.stderr or os.fdopen(2, "w")
+
+
 def _described(error: Exception) -> tuple[str, ExitCode]:
     # No line for a defect of ours, of which the traceback is printed.
     if isinstance(error, UserError):
@@ -73,6 +84,8 @@ def _described(error: Exception) -> tuple[str, ExitCode]:
 
         if missing := missing_extra(error):
             return missing, ExitCode.USAGE
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # of `os.getcwd`
+        return "the current directory has been deleted; change to another one", ExitCode.USAGE
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"the path {error.filename} is too long", ExitCode.USAGE
     if isinstance(error, OSError) and error.errno in _UNWRITABLE:

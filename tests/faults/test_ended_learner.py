@@ -74,6 +74,4 @@ def test_a_run_whose_whole_folder_is_on_a_full_disk_trains_on_and_says_what_is_n
         # What was saved before is there; that the rest is not has its code.
         assert newest_durable(workdir) > full
         assert code == ExitCode.UNREADABLE_CHECKPOINT
-        # Tensorstore prints them for a save that the full disk has interrupted; nothing is lost.
-        noise = run.stderr.count("RuntimeError: Event loop is closed")
-        assert run.stderr.count("Traceback") == noise
+        assert "Traceback" not in run.stderr

@@ -49,6 +49,7 @@ def test_a_program_outlives_its_terminal_by_wish() -> None:
             )
             for n in (errno.ENOSPC, errno.EFBIG, errno.EIO)
         ),
+        (FileNotFoundError(errno.ENOENT, "gone"), 2, "test: error: the current directory has been"),
         (ZeroDivisionError("oops"), 70, "ZeroDivisionError: oops\ntest: internal error"),
     ],
 )
@@ -146,3 +147,11 @@ def test_a_full_disk_under_stdout_is_one_line_and_its_code() -> None:
         ended = _left('leave(exit_code(write, prog="test"))', full)
     assert ended.returncode == 74
     assert ended.stderr == "test: error: cannot read or write: [Errno 28] No space left on device\n"
+
+
+def test_a_program_whose_output_was_closed_ends_as_others_do() -> None:
+    command = "import sys; from seedrl.programs.outcome import *\n"
+    command += "raise SystemExit(exit_code(lambda: print(sys.stderr.fileno()) or 5, prog='test'))"
+    closed = [sys.executable, "-c", command]
+    ended = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *closed], check=False)
+    assert ended.returncode == 5

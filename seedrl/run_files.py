@@ -1,6 +1,7 @@
 """Files in the directory of a run: their names, and how those of somebody else are read.
 
-The configuration is there from when the run begins to train, the others from its start.
+The configuration is there from when the run begins to train; commands, status, metrics and events
+from its start.
 """
 
 import contextlib

@@ -17,7 +17,8 @@ KINDS = {
     "started": "the learner serves env servers: `address`, `devices`, `workdir`",
     "resumed": "the session starts from a checkpoint of this run or of another one "
     "(`--init-from`): `path`, `updates`, and for a resumed run `env_steps` and `age_seconds`; "
-    "`path` is null if no earlier session has saved a checkpoint",
+    "`path` is null if no earlier session has saved a checkpoint. With `--init-from-partial` "
+    "another one, without fields, lists the copied layers",
     "changed": "a field of the configuration differs from the resumed checkpoint: `field`, "
     "`before`, `now`",
     "learning": "one of: how the network reads observations; compiling starts (`replay_bytes`) or "

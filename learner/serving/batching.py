@@ -115,7 +115,7 @@ class BatchQueue:
         self.target_rows = min(target, self._max_rows)
 
     def set_missing(self, num_slots: int) -> None:
-        """Takes that nobody plays N slots, because their environments fail too often."""
+        """Takes that nobody plays N slots, because their environments have failed."""
         self._num_missing = num_slots
         self.add_live(0)
 

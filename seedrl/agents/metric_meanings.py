@@ -12,7 +12,9 @@ R2D2 = {
 }
 # Of both actor-critics, unless said otherwise.
 IMPALA = {
-    "policy_loss": "IMPALA: mean of -log π(a) times its advantage; PPO: minus the clipped gain",
+    "policy_loss": (
+        "IMPALA: mean of -log π(a) times its advantage; PPO and GRPO: minus the clipped gain"
+    ),
     "value_loss": "mean of half the squared error of V",
     "entropy": "mean entropy of the policy, in nats; SAC's of actions in [-1, 1]",
     "entropy_cost": "weight of the entropy, with `entropy_cost_decay_steps`",
@@ -31,7 +33,9 @@ IMPALA = {
     "ratio_low_fraction": "IMPALA: share of ratios below 0.5",
 }
 PPO = {
-    "clip_fraction": "PPO: share of ratios further from 1 than `clip`",
+    "clip_fraction": (
+        "share of ratios further from 1 than PPO's `clip`, or GRPO's `clip_low` and `clip_high`"
+    ),
     "explained_variance": (
         "PPO: 1 - Var(target - V) / Var(target), by V when acting; 1 is a perfect critic, 0 or "
         "less one that is no better than a constant"

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 021a134ec0beea8570cee5bf9d506b03e3e5cb71557850e5e78d4d8352d4c1dc
+# seedrl/wire/seedrl.proto sha256 058efc6ed27afa2728fd1d56d9731766bb9cbbc0e36fa70bff0733a0cc0e2ffd
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

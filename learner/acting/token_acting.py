@@ -153,6 +153,9 @@ class TokenActing(Acting):
         roles = self._playing(is_complete)
         stage, timeout = "acting_act", 0.0
         if not any(self._generators[role].is_live.any() for role in roles):
+            # First: the steps that it waits for may be those that come of these answers.
+            self._ask_ready(is_complete)
+            self._send_answers()
             # Without a question to ask it waits for learning, else for turns.
             stage = "acting_waits" if self._ready["training"] else "acting_environment"
             timeout = self._poll_seconds
@@ -271,6 +274,8 @@ class TokenActing(Acting):
         training = self._ready["training"]
         while training and not is_complete and (number := self._take_number()) is not None:
             self._give(training.popleft(), "training", number)
+        if not is_complete:
+            self._let_others_go_on()
         self._look_at_round()
         while self.evaluator.is_running and self._ready["evaluation"]:
             slot = self._ready["evaluation"].popleft()
@@ -281,6 +286,19 @@ class TokenActing(Acting):
                 number, self._next_held_out = self._next_held_out, self._next_held_out + 1
             self._episodes.questions[slot] = number // self.evaluator.rollouts_per_question
             self._give(slot, "evaluation", number)
+
+    def _let_others_go_on(self) -> None:
+        # A step is answered as a whole. Rows without a question may wait for the very rollouts that
+        # other rows of their step play, and these for them. So they are asked one that counts for
+        # nothing, and are ready again with their next row.
+        waiting = set(self._ready["training"])
+        for group in dict.fromkeys(self._asked[slot].group for slot in self._ready["training"]):
+            slots = group.slots.tolist()
+            own = [slot for slot in slots if slot in self._asked]
+            if len(own) < len(slots) and waiting.issuperset(own):
+                for slot in own:
+                    self._ready["training"].remove(slot)
+                    self._reply(slot, completion_row(self._sizes, (), self._seed_of("training", 0)))
 
     def _seed_of(self, role: Role, number: int) -> int:
         # Of the question of a rollout.

@@ -157,7 +157,12 @@ class Peer:
     """An env server in this thread: steps its environments as soon as it gets their actions."""
 
     def __init__(
-        self, hub: Hub, num_envs: int, factory: Any = token_tasks.reverse, minor: int = MINOR
+        self,
+        hub: Hub,
+        num_envs: int,
+        factory: Any = token_tasks.reverse,
+        minor: int = MINOR,
+        num_groups: int = 0,
     ):
         self._hub, self.hold = hub, False
         self._held: list[bytes] = []
@@ -165,7 +170,7 @@ class Peer:
         # What it was told to ask, plus 1, by group; and what evaluation answered to it.
         self._asked: dict[int, int] = {}
         self.answers: dict[int, list[tuple[int, ...]]] = defaultdict(list)
-        hello = Hello(num_envs=num_envs, num_groups=num_envs, minor=minor)
+        hello = Hello(num_envs=num_envs, num_groups=num_groups or num_envs, minor=minor)
         self.lease: Lease = hub.admit(self, "peer", hello)
         recipe = Recipe("reverse", _TASK, (), factory)
         self._groups = []
@@ -459,6 +464,33 @@ def test_without_lag_groups_do_not_depend_on_who_plays_them(
                 assert world.learn() <= 0
             found.append([pages for pages, _ in world.taken[:24]])
     jax.tree.map(np.testing.assert_array_equal, *found)
+
+
+@pytest.mark.parametrize("max_lag", [0, 1])
+@pytest.mark.parametrize("factory", [token_tasks.reverse, Endless])
+def test_rows_that_are_answered_together_never_wait_for_each_other(
+    network: DecoderConfig, tmp_path: Path, max_lag: int, factory: Any
+) -> None:
+    """Issue: six slots of one group, and questions for fewer: none was ever answered."""
+    with _world(network, tmp_path, plan=_PLAN._replace(max_lag_updates=max_lag)) as world:
+        peers = [Peer(world.hub, size, factory, num_groups=1) for size in (5, 3)]
+        world.acting._poll_seconds, next_batch = 1.0, world.hub.next_batch
+
+        def next_at_once(roles: Any, timeout: float, device: int) -> Any:
+            # Nothing that is ready to be sent waits for what may only come after it.
+            assert not (timeout and world.acting._answered)
+            return next_batch(roles, 0.0, device)
+
+        world.hub.next_batch = next_at_once  # type: ignore[method-assign]
+        for _ in range(200):
+            world.acting.run_once()
+            assert world.learn() <= max_lag
+        assert world.channel.learned_version > 10
+        if factory is token_tasks.reverse:
+            _assert_each_group_is_right(world)
+        assert max(len(group.slots) for peer in peers for group in peer.lease.groups) > 2
+        accounts = {**world.hub.ledger(), **world.acting.accounts(at_rest=True)}
+        assert residues(accounts, TOKENS) == []
 
 
 def test_a_slot_that_answers_a_question_twice_samples_twice(

@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from learner.processes.env_servers import Fleets
-from learner.report.balance import Costs, costs_of, gain, saturation
+from learner.report.balance import LEAST_GAIN, Costs, costs_of, gain, saturation
 from learner.report.events import EventSink
 from learner.report.stages import num_cores
-from learner.report.verdict import LEAST_GAIN, Conditions, verdict
+from learner.report.verdict import Conditions, verdict
 
 _MOST_MOVES, _WITHIN_SECONDS = 3, 60.0
 # Until env servers that were started have joined; then the move is measured without them.

@@ -38,6 +38,8 @@ from typing import NamedTuple
 
 from learner.report.stages import COMPUTING, STAGES
 
+# What a change has to bring to be named.
+LEAST_GAIN = 0.1
 _PART_OF_A_THREAD = 0.05  # processor time beside an update: too little to count as one more thread
 
 
@@ -133,7 +135,10 @@ def advice(costs: Costs, now: int, *, replay_ratio: float | None = None) -> str:
         text = f"{limit}: {enough} of {now} env servers are enough"
     if replay_ratio is not None:
         more = steps_per_second(costs, most, ratio=0.5) / then - 1
-        text += f". Then replay ratio {replay_ratio / 2:g} instead of {replay_ratio:g}: {more:+.0%}"
+        change = (
+            f". Then replay ratio {replay_ratio / 2:g} instead of {replay_ratio:g}: {more:+.0%}"
+        )
+        text += change * (more >= LEAST_GAIN)
     return text
 
 

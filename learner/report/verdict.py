@@ -21,7 +21,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from learner.report.balance import Costs, capacities, gain
+from learner.report.balance import LEAST_GAIN, Costs, capacities, gain
 from learner.report.stages import COMPUTING, STAGES
 from learner.report.status import Verdict
 
@@ -29,8 +29,6 @@ from learner.report.status import Verdict
 _LEAST_SHARE = 0.05
 # From this share on all cores count as busy.
 _FULL_SHARE = 0.95
-# What a change has to bring to be named before a dearer one.
-LEAST_GAIN = 0.1
 # Above it an env server has no time for more environments.
 _MOST_BUSY = 0.5
 # Shorter turns of an env server may be mostly a message, which half as many environments pay too.

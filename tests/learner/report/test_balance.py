@@ -11,6 +11,7 @@ import pytest
 from learner.report.balance import (
     Costs,
     accelerated,
+    advice,
     capacities,
     costs_of,
     gain,
@@ -60,6 +61,12 @@ def test_an_update_waits_for_the_last_of_its_threads() -> None:
     # A little work beside the update is not a thread.
     alone, little = (EXAMPLE._replace(learning_cpu=part * EXAMPLE.learning) for part in (1.0, 1.04))
     assert capacities(little, 4)["learning"] == pytest.approx(capacities(alone, 4)["learning"])
+
+
+def test_half_the_replay_ratio_is_named_only_if_it_brings_something() -> None:
+    change = "Then replay ratio 2 instead of 4"
+    assert change in advice(EXAMPLE, 20, replay_ratio=4.0)
+    assert change not in advice(EXAMPLE, 9, replay_ratio=4.0)  # 803 of sampling, not 794
 
 
 @pytest.mark.parametrize("cores", [1, 4])

@@ -44,8 +44,9 @@ KINDS = {
     "`evaluation` environments; `away_seconds` if it has reconnected, else null",
     "server_left": "the connection of an env server ended during the run: `server`, `reason`; no "
     "problem while `--balance auto` releases env servers",
-    "server_refused": "an env server got no slots, or cannot build the environment; once for each "
-    "reason: `server`, `reason`",
+    "server_refused": "an env server is refused: no slot is free, its token is wrong, it breaks "
+    "the protocol, or its environment cannot be built or differs; once for each reason: `server`, "
+    "`reason`",
     "environment_failed": "an environment raised an exception, or its env server disabled it "
     "because it fails too often: `server`, `failures` so far, `disabled` environments, `reason`. "
     "After three, one event a minute for each env server",

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +57,9 @@ _allowed_names: set[str] = set()
 _saved_folders: list[str] = []
 # The files of runs that this process has read; the current folder may be that of one.
 _read_files: list[Path] = []
+# Held while a configuration file runs: another thread that loads it must not find half a module.
+# The file may itself load another one.
+_running = threading.RLock()
 
 
 # Files.
@@ -362,7 +366,7 @@ def _trusted_module(name: str, class_name: str) -> ModuleType:
             return _module_of(Path(name))
         hint = str(Path(name).parent)
     elif name in sys.modules:
-        return sys.modules[name]
+        return importlib.import_module(name)  # waits, if another thread is still importing it
     else:
         for folder in map(Path, _folders):
             if _lies_directly_in(name, folder):
@@ -403,8 +407,11 @@ def _module_of(path: Path) -> ModuleType:
     # The path makes the name unique: a/config.py and b/config.py can be loaded side by side. A file
     # runs once, so that the classes in it stay the same classes.
     name = f"{_FILE_PREFIX}{path}"
-    if name in sys.modules:
-        return sys.modules[name]
+    with _running:
+        return sys.modules[name] if name in sys.modules else _run(name, path)
+
+
+def _run(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None, f"{path} is not a Python file"
     module = importlib.util.module_from_spec(spec)

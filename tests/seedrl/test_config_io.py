@@ -6,7 +6,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -127,6 +130,30 @@ def test_a_saved_config_is_a_regular_file_of_bounded_size(tmp_path: Path) -> Non
     path.write_text(SAVED + " " * 2**24)
     with pytest.raises(ConfigError):
         config_io.load(path)
+
+
+@pytest.mark.parametrize("kind", ["file", "module"])
+def test_a_thread_that_loads_waits_while_another_imports_the_same_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    gate = SimpleNamespace(begin=begun.set, wait=lambda: go_on.wait(30.0))
+    monkeypatch.setitem(sys.modules, f"gate_{kind}", gate)
+    path = write_own(tmp_path, f"own_sibling_of_{kind}")
+    path = path.rename(tmp_path / f"threads_{kind}.py")
+    path.write_text(f"import gate_{kind} as gate\ngate.begin(); gate.wait()\n{path.read_text()}")
+    name = path if kind == "file" else path.stem
+    (tmp_path / "config.json").write_text(
+        change("config", "agent", to={"type": f"{name}:OwnAgent"})
+    )
+    config_io.allow(tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(config_io.load, tmp_path / "config.json")
+        assert begun.wait(30.0)
+        second = pool.submit(config_io.load, tmp_path / "config.json")
+        wait([second], timeout=0.2)  # it can only have failed by now
+        go_on.set()
+        assert first.result() == second.result()
 
 
 # JSON.

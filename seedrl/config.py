@@ -32,6 +32,7 @@ from seedrl.wire.contract import (
     LEAST_MESSAGE_BYTES,
     LONGEST_METRIC_BYTES,
     MOST_GROUPS,
+    MOST_MESSAGE_BYTES,
     MOST_METRICS,
     address_fault,
     is_local,
@@ -366,10 +367,9 @@ def _own_rules(config: Config) -> Iterator[tuple[object, str, str]]:
     yield at_most, "serving.ready_deadline_seconds", f"at most {most:g}"
     num_bytes = serving.max_message_bytes
     yield (
-        # gRPC keeps twice as much, and counts it in 32 bits.
-        num_bytes == 0 or LEAST_MESSAGE_BYTES <= num_bytes < 2**30,
+        num_bytes == 0 or LEAST_MESSAGE_BYTES <= num_bytes <= MOST_MESSAGE_BYTES,
         "serving.max_message_bytes",
-        f"{LEAST_MESSAGE_BYTES} to {2**30 - 1}, or 0 for the size of the observations",
+        f"{LEAST_MESSAGE_BYTES} to {MOST_MESSAGE_BYTES}, or 0 for the size of the observations",
     )
     for path, address in (
         ("serving.bind", serving.bind),

@@ -237,7 +237,8 @@ def message_limit(
     steps = StepLayout(spec, slots, len(environment.metrics)).most_bytes
     # Of many numbers in a box, actions may be longer than observations.
     longest = max(steps, ActionLayout(spec.action, slots).num_bytes)
-    return max(contract.LEAST_MESSAGE_BYTES, int(longest * _SPARE_BYTES))
+    most = min(int(longest * _SPARE_BYTES), contract.MOST_MESSAGE_BYTES)
+    return max(contract.LEAST_MESSAGE_BYTES, most)
 
 
 class LinkReader:

@@ -15,6 +15,8 @@ RESET_MINOR = 5
 
 # The least that a learner may set as the longest message: every message of the handshake fits.
 LEAST_MESSAGE_BYTES = 2**16
+# The most: gRPC keeps twice as much, and counts it in 32 bits.
+MOST_MESSAGE_BYTES = 2**30 - 1
 
 # Numbers that the last step of an episode may carry, and how long their names may be.
 MOST_METRICS = 64

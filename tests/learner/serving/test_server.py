@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from learner.serving.server import Service, message_limit
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
-from seedrl.wire import contract, seedrl_pb2
+from seedrl.wire import contract, learner_end, seedrl_pb2
 from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.learner_end import LearnerLink
 from seedrl.wire.payload import ActionLayout, StepLayout
@@ -377,3 +378,7 @@ def test_a_message_may_be_as_long_as_all_slots_need() -> None:
     # Actions may be longer than observations.
     limit = message_limit(serving, environment, reaching)
     assert limit >= ActionLayout(reaching.action, 32).num_bytes
+    # More than gRPC can count would end a resumed run.
+    huge = EnvSpec(ArraySpec((2**13, 2**13), "uint8"), DiscreteSpec(2))
+    limit = message_limit(serving, environment, huge)
+    grpc.server(ThreadPoolExecutor(1), options=learner_end.server_options(limit))

@@ -143,15 +143,24 @@ def write_final_score(folder: Path, score: FinalScore) -> None:
 
 
 def read_final_score(folder: Path) -> FinalScore | None:
-    """What is kept in the directory of a run; None without, or if the run was trained on since."""
+    """What is kept in the directory of a run; None without, or if it has a newer checkpoint."""
     kept = _json(folder / run_files.FINAL_SCORE)
     mean, episodes, updates, exploration = (number(kept, name) for name in FinalScore._fields)
     if mean is None or episodes is None or updates is None or exploration is None:
         return None
     # Trained on since, the run has other parameters than those that were scored.
-    of_run = number(_json(folder / run_files.STATUS), "updates")
     score = FinalScore(mean, int(episodes), int(updates), exploration)
-    return score if of_run in (None, updates) else None
+    return score if _newest_update(folder) in (None, updates) else None
+
+
+def _newest_update(folder: Path) -> float | None:
+    # By the names of checkpoints, as `seedrl.checkpoints.choose` takes them: a learner that was
+    # killed has counted updates in its status that it had not saved.
+    for directory in (folder / "checkpoints", folder / "checkpoints" / "best"):
+        names = [path.name for path in directory.glob("[0-9]*")]
+        if found := [int(name) for name in names if name.isdecimal()]:
+            return max(found)
+    return number(_json(folder / run_files.STATUS), "updates")  # of a copy without checkpoints
 
 
 def _state(shown: dict[str, Any], *, is_alive: bool) -> tuple[State, str]:

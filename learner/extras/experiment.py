@@ -220,9 +220,9 @@ def has_trained(folder: Path, planned: Sequence[str]) -> bool:
 
 
 def has_score(folder: Path, episodes: int) -> bool:
-    """True if the run has a final score of at least so many episodes."""
+    """True if the run has a final score of at least so many greedy episodes."""
     kept = read_final_score(folder)
-    return kept is not None and kept.episodes >= episodes
+    return kept is not None and kept.episodes >= episodes and not kept.exploration
 
 
 def check_same(folder: Path, planned: Sequence[str]) -> None:

@@ -192,11 +192,14 @@ def test_environments_that_never_end_are_cut_short_and_named(
     assert main(["evaluate", str(workdir), "--json", *flags]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
-    (workdir / "status.json").write_text('{"updates": 3}')
+    # A run that was killed has counted updates after its newest checkpoint, which was scored.
+    (workdir / "status.json").write_text('{"updates": 8}')
     assert read_final_score(workdir) == (result["mean"], result["episodes"], 3, 0.0)
     # A run that was trained on has another final score.
-    (workdir / "status.json").write_text('{"updates": 8}')
+    later = workdir / "checkpoints" / f"{8:012d}"
+    later.mkdir()
     assert read_final_score(workdir) is None
+    later.rmdir()
     assert set(result["lengths"]) == {5} and result["returns"] == [5.0] * result["cut"]
     # The next episode of an environment begins once it has ended the one that was cut short, or
     # it plays no more: some end theirs within 5 more steps.

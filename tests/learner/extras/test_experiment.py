@@ -152,6 +152,11 @@ def test_each_run_is_trained_and_scored_and_one_that_fails_ends_no_other(stage: 
     again = Experiment(stage, runs, number=2, episodes=100)
     assert again.work(lambda: False) == ExitCode.FAULTS
     assert started(stage) == ["train fails0"]
+    # A score that was saved by hand may be of exploring episodes, which are no others' measure.
+    for path in stage.glob("learns0/final_score.json"):
+        path.write_text(path.read_text().replace('"exploration": 0.0', '"exploration": 0.1'))
+    Experiment(stage, planned("learns"), number=1, episodes=100).work(lambda: False)
+    assert started(stage) == ["evaluate learns0"]
 
 
 def test_a_signal_lets_runs_save_and_the_same_experiment_resumes(stage: Path) -> None:

@@ -42,8 +42,9 @@ class NormalizationConfig:
 
     Attributes:
       gamma: discount of one step.
-      normalize_observations: normalize floats of an observation to mean 0 and std 1, clipped to
-        plus or minus 10. The statistics are of the time steps trained so far.
+      normalize_observations: normalize floats, and integers without bounds, of an observation to
+        mean 0 and std 1, clipped to plus or minus 10. The statistics are of the time steps trained
+        so far.
       normalize_images: normalize pixels too, instead of dividing them by 255. Small and rare
         objects, such as a ball, are visible from the start.
       normalize_rewards: divide rewards by the std of their discounted sums so far, clipped to plus
@@ -170,7 +171,8 @@ class Normalization(NamedTuple):
     """The inputs that are normalized, and clipped to plus or minus LIMIT."""
 
     spec: EnvSpec  # of the environments
-    observations: bool  # arrays of floats: (x - mean) / std, each element by itself
+    # Floats, and integers without bounds to scale by: (x - mean) / std, each element by itself.
+    observations: bool
     rewards: bool  # divided by the std of their discounted sums, without subtracting a mean
     gamma: float  # discount of one step, of those sums
     images: bool = False  # each pixel by itself; a std is at least half a grey level
@@ -179,7 +181,8 @@ class Normalization(NamedTuple):
         """True if an array of the observation is normalized."""
         if leaf.dtype == "uint8":
             return self.images and picture_axes(leaf) is not None
-        return self.observations and leaf.dtype.startswith("float")
+        is_unbounded = "int" in leaf.dtype and not leaf.low
+        return self.observations and (is_unbounded or leaf.dtype.startswith("float"))
 
     def leaves(self, observation: Tree) -> list[tuple[Array, bool]]:
         """Arrays of an observation, in wire order, each with True if it is normalized."""
@@ -191,7 +194,7 @@ def seen_by_agent(settings: Normalization) -> EnvSpec:
     """The spec that the inner agent is built for: normalized images are float16, 0 their mean."""
     # Their bounds hold no longer.
     leaves = [
-        ArraySpec(leaf.shape, "float16" if leaf.dtype == "uint8" else leaf.dtype)
+        ArraySpec(leaf.shape, _dtype_of_normalized(leaf.dtype))
         if settings.covers(leaf)
         else leaf
         for _, leaf in settings.spec.leaves()
@@ -377,12 +380,17 @@ def normalized(settings: Normalization, params: NormalizedParams, timestep: Time
 def _standardized(leaf: Array, statistics: RunningStatistics) -> Array:
     leading = tuple(range(leaf.ndim - statistics.mean.ndim))
     mean, std = (jnp.expand_dims(x, leading) for x in (statistics.mean, std_of(statistics)))
-    dtype = leaf.dtype
-    if dtype == jnp.uint8:
-        # float16 holds all of -10 to 10 that an image needs, in twice its bytes.
-        std, dtype = jnp.maximum(std, _SMALLEST_STD_OF_PIXELS), jnp.float16
+    if leaf.dtype == jnp.uint8:
+        std = jnp.maximum(std, _SMALLEST_STD_OF_PIXELS)
     distances = (leaf.astype(jnp.float32) - mean) / std
-    return jnp.clip(distances, -LIMIT, LIMIT).astype(dtype)
+    return jnp.clip(distances, -LIMIT, LIMIT).astype(_dtype_of_normalized(str(leaf.dtype)))
+
+
+def _dtype_of_normalized(dtype: str) -> str:
+    # float16 holds all of -10 to 10 that an image needs, in twice its bytes.
+    if dtype == "uint8":
+        return "float16"
+    return dtype if dtype.startswith("float") else "float32"
 
 
 def _next_sum(gamma: float, previous: Array, timestep: TimeStep) -> Array:

@@ -19,6 +19,8 @@ from seedrl.agents.normalization import (
     batch_statistics,
     empty_statistics,
     merged,
+    normalized,
+    seen_by_agent,
     with_normalization,
 )
 from seedrl.agents.ppo import PpoConfig
@@ -278,6 +280,29 @@ def test_images_are_seen_pixel_by_pixel_in_halves_of_a_float(
     assert found["image"].dtype == np.float16
     np.testing.assert_array_equal(found["image"], expected)
     np.testing.assert_array_equal(found["speed"], [[3, 2]])
+
+
+@pytest.mark.parametrize(
+    ("space", "seen"),
+    [
+        (ArraySpec((2,), "int64"), np.float32([1, 1])),
+        (ArraySpec((2,), "uint16"), np.float32([1, 1])),
+        (ArraySpec((2,), "float64"), np.float32([1, 1])),
+        (ArraySpec((2,), "int32", (-9.0,), (9.0,)), np.int32([3, 5])),  # networks scale by them
+        (ArraySpec((2,), "int32", (-9.0,), (9.0,), is_categorical=True), np.int32([3, 5])),
+        (ArraySpec((2,), "bool"), np.array([True, True])),
+    ],
+)
+def test_integers_are_normalized_if_there_are_no_bounds_to_scale_them_by(
+    space: ArraySpec, seen: np.ndarray
+) -> None:
+    settings = Normalization(EnvSpec(space, SPEC.action), True, False, GAMMA)
+    raw = np.array([[3, 5]]).astype(jax.dtypes.canonicalize_dtype(space.dtype))
+    row = row_of([0, 0], 0)._replace(observation=raw)
+    observation = normalized(settings, UNITS, row).observation
+    np.testing.assert_array_equal(observation, seen[None])
+    declared = seen_by_agent(settings).observation
+    assert observation.dtype == jax.dtypes.canonicalize_dtype(declared.dtype)
 
 
 ALONE = functools.partial(jax.tree.map, lambda leaf: leaf)

@@ -4,7 +4,8 @@
 explains itself by the user's own line, such as a loss that is no scalar, is left to its traceback.
 """
 
-import functools
+import contextlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,7 @@ def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
     """The agent that `config` builds. Raises ConfigError as `check_agent` does."""
     # Only its functions of acting are checked. The learn step checks those of learning before it is
     # compiled: acting starts sooner without them.
+    _require_takes("build", config.build, spec)
     with naming_own_code("agent.build"):
         agent = config.build(spec)
     _check_begun(agent, spec)
@@ -91,8 +93,8 @@ def checked(agent: Agent) -> Agent:
         key: Array,
         mean: Callable[[Tree], Tree],
     ) -> tuple[AgentState, UpdateOutput]:
-        own = functools.partial(agent.update, mean=mean)
-        result, shapes = _called("update", own, state, sequence, weights, key)
+        given = (state, sequence, weights, key)
+        result, shapes = _called("update", agent.update, *given, mean=mean)
         new, output = _pair("update", shapes, AgentState, UpdateOutput)
         _require_like("update.state", *(each._replace(env_steps=()) for each in (state, new)))
         has_guarded = bool(jax.tree.leaves(output.guarded))
@@ -126,8 +128,7 @@ def check_acting(agent: Agent, spec: EnvSpec) -> Sequence:
     for name in ("epochs", "minibatches", "chunks"):
         _require(getattr(agent, name) >= 1, name, "at least 1", getattr(agent, name))
     params = _traced("init", agent.init, _KEY)
-    carry = _traced("initial_carry", lambda: agent.initial_carry(_BATCH))
-    _require_batch("initial_carry", carry)
+    carry = _carry_of("initial_carry", agent.initial_carry)
     stored = _traced("stored_carry", agent.stored_carry, carry)
     _require_batch("stored_carry", stored)
 
@@ -154,6 +155,7 @@ def check_acting(agent: Agent, spec: EnvSpec) -> Sequence:
 def _check_begun(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
     # All that is not of learning. Returns shapes: the first state, and a batch of sequences.
     sequence = check_acting(agent, spec)
+    _require_takes("exploration", agent.exploration, 5)
     with naming_own_code("agent.exploration"):
         explorations = np.asarray(agent.exploration(5))  # of any number of slots
     _require(explorations.shape == (5,), "exploration", "[5] numbers", explorations)
@@ -206,12 +208,12 @@ def build_network(config: Any, spec: EnvSpec, output: Tree) -> Network:
     seen = spec.without_mask()
     is_config = not isinstance(config, type) and callable(getattr(config, "build", None))
     _require(is_config, "network", "an instance of a config with build(spec)", config)
+    _require_takes("network.build", config.build, seen)
     with naming_own_code("agent.network.build"):
         network = config.build(seen)
     _require(isinstance(network, Network), "network.build", "a Network", network)
     params = _traced("network.init", network.init, _KEY)
-    carry = _traced("network.initial_carry", lambda: network.initial_carry(_BATCH))
-    _require_batch("network.initial_carry", carry)
+    carry = _carry_of("network.initial_carry", network.initial_carry)
     size = (2, _BATCH)  # two time steps: a missing axis of time shows
     timestep, action = _timestep(seen, size), spec.action.array
     previous_action = _array((*size, *action.shape), action.dtype)
@@ -267,16 +269,38 @@ def _on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: function(*arguments, mean=lambda tree: tree)
 
 
-def _called(field: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+def _called(
+    field: str, function: Callable[..., Any], *arguments: Any, **named: Any
+) -> tuple[Any, Any]:
     # The result, and its shapes.
+    _require_takes(field, function, *arguments, **named)
     with naming_own_code(f"agent.{field}"):
-        result = function(*arguments)
+        result = function(*arguments, **named)
         return result, jax.eval_shape(lambda: result)
 
 
 def _traced(field: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    _require_takes(field, function, *arguments)
     with naming_own_code(f"agent.{field}"):
         return jax.eval_shape(function, *arguments)
+
+
+def _carry_of(field: str, function: Callable[[int], Tree]) -> Tree:
+    _require_takes(field, function, _BATCH)
+    carry = _traced(field, lambda: function(_BATCH))
+    _require_batch(field, carry)
+    return carry
+
+
+def _require_takes(field: str, function: Any, *arguments: Any, **named: Any) -> None:
+    # A call with too few or too many of them has no line of the user's own in its traceback.
+    try:
+        with contextlib.suppress(ValueError):  # a function in C may have no signature
+            inspect.signature(function).bind(*arguments, **named)
+    except TypeError as error:
+        number = len(arguments) + len(named)
+        text = f"agent.{field}: expected a function of {number} arguments: {error}"
+        raise ConfigError(text) from error
 
 
 def _require(is_right: bool, field: str, expected: str, got: Any) -> None:

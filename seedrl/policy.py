@@ -19,7 +19,7 @@ from seedrl.agents.normalization import NormalizedExtras
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.run_files import CONFIG
-from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec, has_mask, shown_array
+from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec, has_mask
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire.payload import StepLayout, check_rewards
 
@@ -272,13 +272,6 @@ class Policy:
             # A float may be rounded; an integer that does not fit would become another one.
             if cast.dtype.kind != "f" and (cast.reshape(shape) != array).any():
                 raise ValueError(f"{path}: expected numbers that fit {spec.dtype}, got another")
-            if spec.is_categorical:
-                flat = cast.reshape(len(cast), -1)
-                is_other = (flat < np.array(spec.low)) | (flat > np.array(spec.high))
-                if is_other.any():
-                    raise ValueError(
-                        f"{path}: expected {shown_array(spec)}, got {flat[is_other][0]}"
-                    )
             rows.append(cast)
         tree = self.spec.unflatten(rows)
         # As a learner checks what env servers send.

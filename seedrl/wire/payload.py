@@ -16,7 +16,15 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from seedrl.specs import ACTION_MASK, ActionSpec, ArraySpec, BoxSpec, EnvSpec, TokensSpec
+from seedrl.specs import (
+    ACTION_MASK,
+    ActionSpec,
+    ArraySpec,
+    BoxSpec,
+    EnvSpec,
+    TokensSpec,
+    shown_array,
+)
 from seedrl.types import TimeStep, Tree
 from seedrl.wire.framing import FramedStep, WireError, frame_step
 
@@ -37,6 +45,16 @@ _FITS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "int64": lambda leaf: (leaf >= -(2**31)) & (leaf < 2**31),
     "uint64": lambda leaf: leaf < 2**32,
 }
+
+
+def _legal(spec: ArraySpec) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Which numbers of `[E, *shape]` a learner can take; None if all that the dtype has."""
+    if not spec.is_categorical:
+        return _FITS.get(spec.dtype)
+    # Another one would be no category at all: zeros in place of a one-hot vector.
+    shape = spec.shape if len(spec.low) > 1 else ()
+    low, high = (np.array(bound, np.int64).reshape(shape) for bound in (spec.low, spec.high))
+    return lambda leaf: (leaf >= low) & (leaf <= high)
 
 
 class ValueFaultError(WireError):
@@ -129,9 +147,9 @@ class StepLayout:
         if isinstance(spec.observation, ArraySpec):  # most: then there is no tree to walk through
             self._flatten = lambda leaf: (leaf,)
         self._checks = [
-            (index, section.path, _FITS[section.dtype.name])
-            for index, section in enumerate(self._sections[3:])
-            if section.dtype.name in _FITS
+            (index, path, leaf, is_legal)
+            for index, (path, leaf) in enumerate(spec.leaves())
+            if (is_legal := _legal(leaf)) is not None
         ]
         self._has_mask = spec.has_mask
         self._tokens = spec.action if isinstance(spec.action, TokensSpec) else None
@@ -182,13 +200,14 @@ class StepLayout:
         self._check(leaves, observation, discount)
 
     def _check(self, leaves: Sequence[np.ndarray], tree: Tree, discount: np.ndarray | None) -> None:
-        for index, path, is_legal in self._checks:
+        for index, path, spec, is_legal in self._checks:
             if 0 in is_legal(leaves[index]).tobytes():
                 leaf = leaves[index]
                 position = tuple(np.argwhere(~is_legal(leaf))[0].tolist())
+                expected = "finite numbers that fit into 32 bits"
+                expected = shown_array(spec) if spec.is_categorical else expected
                 raise ValueFaultError(
-                    f"expected finite numbers that fit into 32 bits in {path}, got "
-                    f"{leaf[position]} at {list(position)}",
+                    f"expected {expected} in {path}, got {leaf[position]} at {list(position)}",
                     position[0],
                 )
         if self._has_mask:

@@ -92,6 +92,11 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
         {"step": lambda self, _: ([[0], 1], 1.0, False, False, {})},
         FIRST + "step: expected numbers of shape (4,) as observation, got [[0], 1]",
     ),
+    "no such category": (
+        {"observation_space": spaces.Discrete(3), "reset": lambda self, **_: (0, {})}
+        | {"step": lambda self, _: (3, 1.0, False, False, {})},
+        FIRST + "step: expected int64[] categories of 0 to 2 in observation, got 3 at [0]",
+    ),
     "no key": (
         {"observation_space": _NESTED, "reset": lambda self, **_: ({"a": ZEROS, "b": 1}, {})}
         | {"step": lambda self, _: ({"a": ZEROS}, 1.0, False, False, {})},

@@ -253,9 +253,9 @@ def test_an_observation_outside_its_discrete_space_is_refused() -> None:
 
     assert acted([5, 2], 7) == 0
     for first in ([4, 0], [8, 0], [5, 3], [5, -1]):
-        assert "observation.a.0: " in _refused(lambda first=first: acted(first, 5))
+        assert " in observation.a.0, got" in _refused(lambda first=first: acted(first, 5))
     for second in (4, 8):
-        assert "observation.a.1: " in _refused(lambda second=second: acted([5, 0], second))
+        assert " in observation.a.1, got" in _refused(lambda second=second: acted([5, 0], second))
     nested = {"a": {"b": ArraySpec((), "float32")}}
     played = _playing(EnvSpec(nested, DiscreteSpec(2)))
     assert played({"a": {"b": 1.0}}, played.initial_carry())[0] == 0

@@ -194,9 +194,7 @@ def seen_by_agent(settings: Normalization) -> EnvSpec:
     """The spec that the inner agent is built for: normalized images are float16, 0 their mean."""
     # Their bounds hold no longer.
     leaves = [
-        ArraySpec(leaf.shape, _dtype_of_normalized(leaf.dtype))
-        if settings.covers(leaf)
-        else leaf
+        ArraySpec(leaf.shape, _dtype_of_normalized(leaf.dtype)) if settings.covers(leaf) else leaf
         for _, leaf in settings.spec.leaves()
     ]
     return dataclasses.replace(settings.spec, observation=settings.spec.unflatten(leaves))

@@ -80,7 +80,8 @@ class StepReader(StepLayout):
         not finite, beyond `max_abs_reward`, or not 0 on FIRST; a discount not 1, nor 0 on LAST; an
         observation with NaN, infinity, a number that float32 (or int32, uint32) cannot hold, or a
         category that its spec does not have; a bool not 0 or 1; an action mask that forbids all
-        actions where no episode has terminated; a turn that is too long, has an id out of range, or none where no episode has terminated.
+        actions where no episode has terminated; a turn that is too long, has an id out of range, or
+        none where no episode has terminated.
         """
         if len(data) != (size := self.size(data)):
             raise WireError(f"expected a step payload of {size} bytes, got {len(data)}")

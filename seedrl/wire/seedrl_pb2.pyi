@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 058efc6ed27afa2728fd1d56d9731766bb9cbbc0e36fa70bff0733a0cc0e2ffd
+# seedrl/wire/seedrl.proto sha256 602aae8818503f3f4a82c8b4a4f602e0db3b52ae439ee081d949acf2eca0cef6
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

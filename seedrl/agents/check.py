@@ -324,13 +324,25 @@ def _require_batch(field: str, tree: Tree) -> None:
 def _require_like(field: str, expected: Tree, got: Tree) -> None:
     # The containers first, then each leaf by its path.
     structures: list[Any] = [jax.tree.structure(tree) for tree in (expected, got)]
-    _require(structures[0] == structures[1], field, _shown(expected), got)
+    if structures[0] != structures[1]:
+        ours, theirs = map(_by_path, (expected, got))
+        # The first array that one of them lacks: two large trees look alike where they are cut.
+        for path in {**ours, **theirs} if "" not in {**ours, **theirs} else ():
+            one, other = ours.get(path, "nothing"), theirs.get(path, "nothing")
+            if "nothing" in (one, other):
+                raise ConfigError(f"agent.{field}{path}: expected {one}, got {other}")
+        _require(False, field, _shown(expected), got)
     leaves = jax.tree.leaves(got)
     for (path, one), leaf in zip(
         jax.tree_util.tree_leaves_with_path(expected), leaves, strict=True
     ):
         name = f"{field}{jax.tree_util.keystr(path)}"
         _require(_shown(one) == _shown(leaf), name, _shown(one), leaf)
+
+
+def _by_path(tree: Tree) -> dict[str, str]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): _shown(leaf) for path, leaf in leaves}
 
 
 def _shown(value: Any) -> str:

@@ -62,6 +62,11 @@ def _widened(*arguments: Any, mean: Any) -> Any:
     return state._replace(params={"w": jnp.ones((4, 3))}), output
 
 
+def _without_params(*arguments: Any, mean: Any) -> Any:
+    state, output = _UPDATE(*arguments, mean=mean)
+    return state._replace(params=()), output
+
+
 def test_an_agent_that_keeps_its_contract_passes() -> None:
     check_agent(AGENT, SPEC)
     check_agent(AGENT._replace(minibatches=4, epochs=2), SPEC)
@@ -97,6 +102,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("update", _updating(priorities=jnp.ones(2)), "agent.update.priorities"),
     ("update", _widened, "agent.update.state.params['w']"),
     ("update", lambda *arguments, mean: _UPDATE(*arguments, mean=mean)[::-1], "agent.update"),
+    ("update", _without_params, "agent.update.state.params['w']"),
     ("initial_priorities", lambda steps: jnp.ones(steps.action.shape), "agent.initial_priorities"),
     ("preprocess_batch", lambda state, sequence, weights: sequence, "agent.preprocess_batch"),
     (
@@ -108,7 +114,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     (
         "update_statistics",
         lambda state, sequence, weights, mean: (state._replace(extras=jnp.ones(2)), ()),
-        "agent.update_statistics.state",
+        "agent.update_statistics.state.extras",
     ),
     ("stored_carry", lambda carry: carry[0], "agent.stored_carry"),
     ("actor_params", lambda params: params["actor"], "agent.actor_params"),

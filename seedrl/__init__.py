@@ -39,6 +39,10 @@ def __getattr__(name: str) -> "Any":
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> "list[str]":
+    return __all__
+
+
 def train(
     config: "str | Path | Config", *, workdir: "str | Path | None" = None, **options: "Any"
 ) -> "Run":

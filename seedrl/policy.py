@@ -225,6 +225,11 @@ class Policy:
                 f"initial_carry(), got {type(carry).__name__}"
             )
         size = len(carry.step_type)
+        if not is_batch and size != 1:
+            raise ValueError(
+                f"carry: expected initial_carry() of one environment, got one of {size}; act_batch "
+                "acts for several"
+            )
         rewards = np.zeros(size) if rewards is None else np.asarray(rewards)
         is_first = np.zeros(size, bool) if is_first is None else np.asarray(is_first, bool)
         for name, array in (("reward", rewards), ("is_first", is_first)):
@@ -257,6 +262,7 @@ class Policy:
             if self.spec.has_mask and not has_mask(observation):
                 got += f"; pass info[{ACTION_MASK!r}] in the observation, with key {ACTION_MASK!r}"
             raise ValueError(f"expected an observation with {paths}, got {got}") from error
+        axis = f"with a batch axis of {head[0]}, as the carry" if head else "without a batch axis"
         rows = []
         for (path, spec), array in zip(self.spec.leaves(), map(np.asarray, leaves), strict=True):
             shape = head + spec.shape
@@ -265,7 +271,7 @@ class Policy:
             if array.shape != shape or not np.can_cast(array.dtype, kind, "same_kind"):
                 raise ValueError(
                     f"{path}: expected {spec.dtype}{list(shape)}, got {array.dtype}"
-                    f"{list(array.shape)}; {'with' if head else 'without'} a batch axis"
+                    f"{list(array.shape)}; {axis}"
                 )
             with np.errstate(over="ignore", invalid="ignore"):
                 cast = array.astype(spec.dtype).reshape(-1, *spec.shape)

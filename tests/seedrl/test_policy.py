@@ -294,7 +294,8 @@ def test_a_batch_acts_as_its_environments_do_one_by_one(loaded: policy.Policy) -
                 assert alone.action == together.action[env]
                 np.testing.assert_allclose(alone.extras, together.extras[env], rtol=1e-5, atol=1e-6)
     two = {"position": np.zeros((2, 2)), "wall": np.zeros(3, bool)}
-    assert "position" in _refused(lambda: loaded.act_batch(two, carry))
+    assert "as the carry" in _refused(lambda: loaded.act_batch(two, carry))
+    assert "act_batch" in _refused(lambda: loaded(_OBSERVATION, carry))
     assert "reward" in _refused(lambda: loaded.act_batch(batch, carry, rewards[:2]))
 
 

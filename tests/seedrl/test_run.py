@@ -25,8 +25,8 @@ from tests.system.processes import ROOT, is_running
 def test_the_public_names_are_six_and_importing_them_is_cheap() -> None:
     code = """
 import sys, seedrl
-print({name for name in dir(seedrl) if not name.startswith("_")} - {*seedrl.__all__})
-print(*sorted(seedrl.__all__))
+print({name for name in vars(seedrl) if not name.startswith("_")} - {*seedrl.__all__})
+print(*dir(seedrl))  # of completion in a shell, too
 print({"jax", "numpy", "argparse"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -327,10 +327,10 @@ def _require_like(field: str, expected: Tree, got: Tree) -> None:
     if structures[0] != structures[1]:
         ours, theirs = map(_by_path, (expected, got))
         # The first array that one of them lacks: two large trees look alike where they are cut.
-        for path in {**ours, **theirs} if "" not in {**ours, **theirs} else ():
-            one, other = ours.get(path, "nothing"), theirs.get(path, "nothing")
-            if "nothing" in (one, other):
-                raise ConfigError(f"agent.{field}{path}: expected {one}, got {other}")
+        for place in {**ours, **theirs} if "" not in {**ours, **theirs} else ():
+            here, there = ours.get(place, "nothing"), theirs.get(place, "nothing")
+            if "nothing" in (here, there):
+                raise ConfigError(f"agent.{field}{place}: expected {here}, got {there}")
         _require(False, field, _shown(expected), got)
     leaves = jax.tree.leaves(got)
     for (path, one), leaf in zip(

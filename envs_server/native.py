@@ -65,7 +65,9 @@ def build_vector(
     takes_vectors = all(getattr(each, "takes_vectors", False) for each in wrappers)
     if not has_vector or not takes_vectors:
         whole = f"{id} with {len(wrappers)} wrappers"
-        raise BuildError(f"vectorization {back_end} cannot build {whole}; use sync")
+        raise BuildError(
+            f"vectorization {back_end} cannot build {whole}; use environment.vectorization sync"
+        )
     env: VectorEnv[Any, Any, Any]
     if is_atari:  # not gymnasium's: that has other frames, and sticky actions
         env = _atari_vector(id, arguments, num_envs)
@@ -81,7 +83,7 @@ def build_vector(
         env.close()
         raise BuildError(
             f"expected a vector environment with autoreset mode NEXT_STEP, {type(env).__name__} "
-            f"has {getattr(mode, 'name', mode)}; use vectorization sync"
+            f"has {getattr(mode, 'name', mode)}; use environment.vectorization sync"
         )
     return Native(env, is_atari, max_abs_reward, positions, failures)
 
@@ -120,7 +122,8 @@ class Native:
             if ACTION_MASK in info and not self.spec.has_mask:
                 raise BuildError(
                     f"expected the action masks of a vector implementation as {ACTION_MASK!r} of a "
-                    f"Dict observation, got info[{ACTION_MASK!r}]; use vectorization sync"
+                    f"Dict observation, got info[{ACTION_MASK!r}]; "
+                    "use environment.vectorization sync"
                 )
             # The environments whose episode has ended: their next row is FIRST.
             self._is_last = np.zeros(len(seeds), np.bool_)

@@ -257,7 +257,7 @@ class ActionLayout:
             expected = f"{0 if self._is_discrete else -largest} to {largest}"
             raise WireError(
                 f"expected actions {expected} for group {header.group}, got "
-                f"{actions[tuple(position)]} for environment {position[0]}"
+                f"{actions[tuple(position)]} for environment {position[0]}; check the agent's act"
             )
         return header, actions
 

@@ -42,7 +42,7 @@ class Asynchronous:
     take longer, and replay has to fill anyway: learning inserts pages once insertion is compiled.
     The rate limiter bounds how far acting gets ahead meanwhile.
 
-    Owns the thread that compiles for learning; the process does not end before that thread has.
+    Owns the thread that compiles for learning.
     """
 
     def __init__(self, system: System):
@@ -87,7 +87,7 @@ class Asynchronous:
         self._learning.compile_insertion(self._system.page)
 
     def _compile_update(self) -> None:
-        # If insertion failed the run ends, and the process would only end after this.
+        # If insertion failed, the run ends.
         if self._insertion.exception() is None:
             _compile_update(self._system)
 

@@ -50,7 +50,7 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint, saved_spec
 from seedrl.config import Config, acts_on_tokens, evaluation_steps
-from seedrl.errors import ConfigError
+from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
 from seedrl.stored_arrays import read_tree
@@ -541,7 +541,15 @@ def _replay(
     # A queue has room for some updates, and for what all slots may send.
     sizes = "learning.num_devices", "learning.batch_sequences", "serving.training_slots"
     with naming_fields(checkpoint, config, "agent", "replay", *sizes):
-        for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
+        states = checkpoint.meta["replay_indices"]
+        # By default the machine decides how many devices learn.
+        if len(states) != len(indices):
+            raise CheckpointError(
+                f"{checkpoint.path}: expected a replay of {len(indices)} learning devices, it was "
+                f"saved from {len(states)}; set learning.num_devices to {len(states)}, or start a "
+                "new run with --init-from"
+            )
+        for index, state in zip(indices, states, strict=True):
             index.restore(state)
         if fields := other_experience(checkpoint, config):
             number = sum(index.num_sequences for index in indices)

@@ -40,7 +40,7 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, encode_spec
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.config_io import to_json
-from seedrl.errors import ConfigError
+from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.replay.experience import Scale
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -136,6 +136,19 @@ def test_a_saved_replay_of_another_geometry_is_refused_by_field(
     with pytest.raises(ConfigError) as caught:
         _build(config, _saved(tmp_path))
     assert field in str(caught.value)
+
+
+def test_a_saved_replay_of_another_machine_names_how_many_devices_it_was_saved_from(
+    tmp_path: Path,
+) -> None:
+    # As with the default of `learning.num_devices`: the config is the same, the devices are not.
+    learning = dataclasses.replace(CONFIG.learning, num_devices=2)
+    config, saved = dataclasses.replace(CONFIG, learning=learning), _saved(tmp_path)
+    saved.meta["config"] = to_json(config)
+    with pytest.raises(CheckpointError) as caught:
+        _build(config, saved)
+    assert "set learning.num_devices to 1" in str(caught.value)
+    assert "restore the config" not in str(caught.value)
 
 
 def _fresh_state(config: Config, initial: Initial | None) -> LearnerState:

@@ -87,6 +87,19 @@ def test_each_is_an_environment_as_gymnasium_expects(name: str, continuous: bool
     assert set(TASKS) == set(TARGETS)
 
 
+@pytest.mark.parametrize(
+    ("discrete", "continuous", "code"),
+    [("passed", "no Box", 0), ("no agent", "no agent", 1), ("passed", "failed", 1)],
+)
+def test_the_exit_code_is_1_if_a_task_fails_or_is_passed_with_neither_kind_of_action(
+    discrete: str, continuous: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = iter([discrete, continuous])
+    main = PROGRAM["main"]
+    monkeypatch.setitem(main.__globals__, "check", lambda *_, **__: (next(verdicts), None))
+    assert main("default_apex", "one_step") == code
+
+
 @pytest.mark.gate
 @pytest.mark.parametrize(("task", "rate"), [("one_step", 5e-4), ("sparse_reward", 1e-12)])
 def test_an_agent_passes_that_learns(

@@ -3,7 +3,8 @@
     python check.py CONFIG [TASK ...]
 
 CONFIG is a bundled name or the path of a config file. One line for each task and kind of action:
-passed, failed, or the error of an agent that cannot take it. Exit code 1 if one has failed.
+passed, failed, or the error of an agent that cannot take it. Exit code 1 if one has failed, or if a
+task was passed with neither kind of action.
 """
 
 import sys
@@ -51,7 +52,7 @@ def check(config, task, *, continuous, **options):
 
 
 def main(config, *tasks, **options):
-    has_failed = False
+    has_failed, unpassed = False, {*(tasks or TARGETS)}
     for continuous in (False, True):
         for task in tasks or TARGETS:
             verdict, best = check(config, task, continuous=continuous, **options)
@@ -59,7 +60,9 @@ def main(config, *tasks, **options):
             got = "" if best is None else f", got {best:.3g}, wanted {TARGETS[task]:g}"
             print(f"{task}, {kind}: {verdict}{got}", flush=True)
             has_failed |= verdict == "failed"
-    return int(has_failed)
+            if verdict == "passed":
+                unpassed.discard(task)
+    return int(has_failed or bool(unpassed))
 
 
 if __name__ == "__main__":

@@ -181,6 +181,8 @@ class Service:
             reader.start()
             while (item := outbox.get()) is not None:
                 if isinstance(item, EndError):
+                    if self._finish_reason is not None:
+                        break  # its Hello came too late: there is no later learner to return to
                     context.abort(item.code, item.details)
                 assert not isinstance(item, Exception), item
                 yield item

@@ -128,6 +128,18 @@ def test_an_env_server_without_a_slot_is_told_that_training_is_over(
         finish.join(SECONDS)
 
 
+def test_an_env_server_whose_hello_comes_as_training_ends_is_told_so(service: Service) -> None:
+    with Client(service.address) as late:
+        wait_until(lambda: service._calls)
+        finish = threading.Thread(target=service.finish, args=("it is over",))
+        finish.start()
+        wait_until(lambda: not service.hub._is_open)
+        late.send(hello())
+        assert late.receive().finish.reason == "it is over"
+        assert late.end()[0] == grpc.StatusCode.OK
+        finish.join(SECONDS)
+
+
 # --- dialogues that break a rule ---
 
 Script = Sequence[Any]  # messages to send; READ for Assign; functions that are called

@@ -560,7 +560,7 @@ def report_start(
     about: dict[str, Any] = {"updates": found.step, "path": str(found.path)}
     text = f"starting with the parameters of update {found.step:,} in {found.path}"
     if start.checkpoint is not None:
-        age = time.time() - found.path.stat().st_mtime
+        age = max(0.0, time.time() - found.path.stat().st_mtime)  # of a clock that was set back
         about |= {"env_steps": found.meta["env_steps"], "age_seconds": age}
         replay = "replay starts empty (--checkpoint.replay saves it too)"
         if not is_alone:

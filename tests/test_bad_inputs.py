@@ -237,6 +237,10 @@ USAGE: dict[str, str] = {
     "seedrl tune cartpole_r2d2 --most-env-servers 0": "--most-env-servers",
     "seedrl tune pendulum_ppo": "learning.schedule",
     **{f"seedrl {name} coded": "os:system" for name in ("tune", "bounds", "balance")},
+    **{
+        f"seedrl {name} cartpole_r2d2 --launch.env-servers 0": "launch.env_servers"
+        for name in ("tune", "bounds", "balance")
+    },
     f"{TRAIN} --profile nosuch.json": "--profile",
     f"{TRAIN} --balance always": "--balance",
     f"{TRAIN} --balance auto --launch.envs-per-server 66": "launch.envs_per_server",

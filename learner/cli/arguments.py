@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from learner.processes.env_servers import plan
 from learner.report.json_lines import replace_file
 from seedrl import config_io
 from seedrl.config import Config, EnvironmentConfig, acts_on_tokens, check
@@ -228,6 +229,7 @@ def parse_to_measure(
         words[0] = str(path_of(words[0]) / CONFIG_FILE)
     own_options, config = parse(options, words, prog=prog)
     check(config)
+    plan(config)  # refuses a run without env servers: there is nothing to measure
     require_time_steps(config)
     return own_options, config
 

@@ -471,7 +471,7 @@ def test_without_lag_groups_do_not_depend_on_who_plays_them(
 def test_rows_that_are_answered_together_never_wait_for_each_other(
     network: DecoderConfig, tmp_path: Path, max_lag: int, factory: Any
 ) -> None:
-    """Issue: six slots of one group, and questions for fewer: none was ever answered."""
+    """Six slots of one group, and questions for fewer: none was ever answered."""
     with _world(network, tmp_path, plan=_PLAN._replace(max_lag_updates=max_lag)) as world:
         peers = [Peer(world.hub, size, factory, num_groups=1) for size in (5, 3)]
         world.acting._poll_seconds, next_batch = 1.0, world.hub.next_batch

@@ -216,7 +216,7 @@ class Late(FailingVector):
 def test_a_construction_that_fails_at_a_reconnect_is_tried_again(
     learner: Any, wrong: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue D2: it was taken for wrong usage, and the run ended."""
+    """It was taken for wrong usage, and the run ended."""
     spec = EnvSpec("Late-v0", vector_entry_point=lambda num_envs: Late())
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)
@@ -242,7 +242,7 @@ def test_a_construction_that_fails_at_a_reconnect_is_tried_again(
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
 def test_a_breach_after_it_was_served_may_be_an_environments_doing(learner: Any) -> None:
-    """Issue D2: one that writes to all descriptors ended the run, as a refusal does."""
+    """One that writes to all descriptors ended the run, as a refusal does."""
 
     def refuse(messages: Iterator[Any], context: Any) -> Iterator[Any]:
         yield from learner.play(learner.assign([1]), 3, last=None)(messages, context)

@@ -315,7 +315,7 @@ def test_nothing_in_info_fails_an_environment(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Issue C: a text among numbers counted as a failure, nine of twelve were left out."""
+    """A text among numbers counted as a failure, nine of twelve were left out."""
 
     class Odd(Short):
         def step(self, action: Any) -> Any:

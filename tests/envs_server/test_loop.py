@@ -179,7 +179,7 @@ def test_a_reset_that_fails_cuts_nothing() -> None:
 
 
 def test_a_constructor_that_fails_once_after_a_failure_is_tried_again() -> None:
-    """Issue D2: a licence server that is not there for a moment ended the run."""
+    """A licence server that is not there for a moment ended the run."""
 
     def does(where: str, number: int) -> None:
         if (where, number) in (("step", 1), ("build", 3), ("reset", 4)):
@@ -230,7 +230,7 @@ def test_an_environment_that_cannot_be_closed_hides_no_reason() -> None:
 def test_a_fork_that_returns_into_the_loop_ends_before_the_next_message(
     where: str, raises: bool
 ) -> None:
-    """Issue D2: it went on as a second env server on the same sockets, and the run ended."""
+    """It went on as a second env server on the same sockets, and the run ended."""
     pids: list[int] = []
 
     def does(at: str, number: int) -> None:

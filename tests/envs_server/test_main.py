@@ -62,7 +62,7 @@ def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
 def test_the_script_imports_from_the_current_folder(learner: Any, tmp_path: Path) -> None:
-    """Issue: `python -m envs_server` did, `seedrl-env-server` did not find the same module."""
+    """`python -m envs_server` did, `seedrl-env-server` did not find the same module."""
     (tmp_path / "mine.py").write_text(
         "import gymnasium\ndef make():\n    return gymnasium.make('CartPole-v1')\n"
     )

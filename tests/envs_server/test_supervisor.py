@@ -91,7 +91,7 @@ _STARTS_OTHERS = (
 
 
 def test_processes_that_an_environment_started_end_with_its_env_server(tmp_path: Path) -> None:
-    """Issue: those in a session of their own, or of a child that was reaped first, survived."""
+    """Those in a session of their own, or of a child that was reaped first, survived."""
     # Before the end of all, at which orphans are killed too.
     gone = "time.sleep(0.005) or not any(map(is_alive, (folder / 'own', folder / 'away')))"
     body = (*_STARTS_OTHERS, "wait_for(1, 2)", f"while not ({gone}): pass", "over()")
@@ -100,7 +100,7 @@ def test_processes_that_an_environment_started_end_with_its_env_server(tmp_path:
 
 
 def test_a_flood_of_output_is_cut(tmp_path: Path) -> None:
-    """Issue D2: 100 MB to stderr were a log of 95 MiB, again at each start."""
+    """100 MB to stderr were a log of 95 MiB, again at each start."""
     settings = f"{_QUICK}; words = ['--logs', {str(tmp_path)!r}]"
     code, _ = _run(
         tmp_path,

@@ -180,7 +180,7 @@ def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(
 
 
 def test_each_update_of_a_turn_is_a_piece_of_work_of_its_own() -> None:
-    """Issue: a turn of many updates was taken for a hang, and the end of a run waited for it."""
+    """A turn of many updates was taken for a hang, and the end of a run waited for it."""
     done: list[str] = []
 
     def learn() -> bool:

@@ -325,7 +325,7 @@ def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
 
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_a_run_reports_while_a_snapshot_is_waited_for_and_may_end(is_stopped: bool) -> None:
-    """Issue: an update of 40 s was 40 s without a report."""
+    """An update of 40 s was 40 s without a report."""
     run = SupervisedRun(config_of(report_seconds=1e-9))
     run.checkpointer.is_due = lambda: True
     dies = lambda: setattr(run, "failure", RuntimeError("learning died"))  # noqa: E731

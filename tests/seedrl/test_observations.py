@@ -57,7 +57,7 @@ def _categories(shape: tuple[int, ...], last: float) -> ArraySpec:
 
 
 def test_categories_are_counted_over_all_elements() -> None:
-    """Issue: MultiDiscrete([3, 4]), seven inputs, was called 2 categories."""
+    """MultiDiscrete([3, 4]), seven inputs, was called 2 categories."""
     leaf = ArraySpec((2,), "int64", (1.0, 1.0), (3.0, 4.0), is_categorical=True)
     assert "7 categories over 2 elements" in describe(EnvSpec(leaf, DiscreteSpec(2)))
 

@@ -179,7 +179,7 @@ def test_a_score_belongs_to_the_step_of_its_parameters_wherever_it_is_written(
 def test_a_round_of_a_million_episodes_is_a_line_that_readers_accept(
     world: World, tmp_path: Path
 ) -> None:
-    """Issue: one of 100,000 was too long for them, and its score was lost."""
+    """One of 100,000 was too long for them, and its score was lost."""
     acting, frozen = world.acting, world.channel.params[0]
     for number in (10_000, 1_000_000):
         episodes = (Episode(-12345.678901),) * number

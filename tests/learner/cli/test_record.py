@@ -176,7 +176,7 @@ def test_an_episode_without_an_end_is_cut_short(
     ],
 )
 def test_pictures_are_converted_where_their_meaning_is_clear(picture: Any, seen: Any) -> None:
-    """Issue E: RGBA had its colours shifted, 14 frames for 11; floats were black."""
+    """RGBA had its colours shifted, 14 frames for 11; floats were black."""
     if seen is None:
         with pytest.raises(ConfigError, match=r"int64\[64, 64, 3\]"):
             rgb(picture)
@@ -205,7 +205,7 @@ def _raises(number: int) -> Any:
 def test_another_picture_is_refused_at_the_first_frame(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, picture: Any, named: str
 ) -> None:
-    """Issue E: None was a TypeError's text."""
+    """None was a TypeError's text."""
     monkeypatch.setattr(Pictured, "picture", picture)
     assert _record(run_folder) == ExitCode.USAGE
     out, error = capsys.readouterr()

@@ -29,7 +29,7 @@ def test_each_lap_counts_in_its_stage_and_the_time_between_turns_in_none() -> No
 
 
 def test_a_wait_that_outlasts_reports_has_its_share_of_each(tmp_path: Path) -> None:
-    """Issue: acting waited for updates of 20 s, and the run reported that neither side waits."""
+    """Acting waited for updates of 20 s, and the run reported that neither side waits."""
     now = [100.0]
     metrics = Metrics(tmp_path, clock=lambda: now[0])
     laps = Laps(metrics.tally(), lambda: now[0])

@@ -21,6 +21,13 @@ MUTANTS = (
         "Only learning normalizes.",
     ),
     Mutant(
+        "integers_stay_raw",
+        _NORMALIZED,
+        'is_unbounded = "int" in leaf.dtype and not leaf.low',
+        "is_unbounded = False",
+        "An integer without bounds, of millions, drowns all other inputs.",
+    ),
+    Mutant(
         "moments_move_with_each_minibatch",
         _NORMALIZED,
         "return own._replace(params=params._replace(agent=own.params)), output",

@@ -84,12 +84,7 @@ def run(argv: Sequence[str]) -> int:
 def checked_runs(grid: Path) -> Runs:
     """The runs of a grid, whose configurations work. Raises ConfigError, in one line."""
     runs = read_grid(grid)
-    checked = set()
     for name, words in runs.items():
-        config, _, _, *options = words  # beside the seed
-        if (key := (config, *options)) in checked:  # one seed is tried for all
-            continue
-        checked.add(key)
         try:
             train.plan(train.read(words)[1])
         except ConfigError as error:

@@ -221,6 +221,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_begins(
         ("ratio", "ration", "--replay.ration"),
         ("20_000", "-1", "learning.total_steps"),
         ("cartpole_r2d2", "carpole", "carpole"),
+        ("seeds = [0]", "seeds = [0, 2_147_483_648]", "seed=2147483648"),
         ("[options]", '[options]\nprofile = "nosuch.json"', "--profile"),
     ):
         Path("my_grid.toml").write_text(GRID.replace(before, after))

@@ -93,9 +93,9 @@ class HangLimit:
         """Inside, the calling thread works for so long at most; 0 for ever."""
         if seconds:
             self._until, self._thread = time.monotonic() + seconds, threading.get_ident()
-            if seconds != self._seconds:  # it may let no thread look, from now on
-                self._seconds = seconds
-                self._look()
+        if seconds != self._seconds:  # it may let no thread look, from now on
+            self._seconds = seconds
+            self._look()
         try:
             yield
         finally:
@@ -112,6 +112,7 @@ class HangLimit:
 
     def _look(self) -> None:
         if not self._seconds:
+            faulthandler.cancel_dump_traceback_later()
             return
         left = self._until - time.monotonic()
         if left < 0:

@@ -36,7 +36,7 @@ import ctypes, time
 from envs_server.stop import HangLimit
 hang = HangLimit()
 for _ in range(20):
-    with hang.limit(30.0):
+    with hang.limit({earlier}):
         pass
 with hang.limit({limit}):
     {work}
@@ -44,8 +44,10 @@ print("done")
 """
 
 
-def _run(work: str, limit: float = 0.3) -> "subprocess.CompletedProcess[str]":
-    return started.python("-c", _HANGS.format(work=work, limit=limit))
+def _run(
+    work: str, limit: float = 0.3, earlier: float = 30.0
+) -> "subprocess.CompletedProcess[str]":
+    return started.python("-c", _HANGS.format(work=work, limit=limit, earlier=earlier))
 
 
 # Native code that keeps the interpreter's lock lets no thread of Python's run.
@@ -56,8 +58,10 @@ def test_a_hang_ends_the_process_with_all_stacks(work: str) -> None:
     assert "most recent call first" in ended.stderr and "<string>" in ended.stderr
 
 
-def test_work_that_has_no_limit_ends_nothing() -> None:
-    assert _run("time.sleep(1.2)", 0.0).stdout == "done\n"
+# Not the limit of what was done before it, either.
+@pytest.mark.parametrize("work", ["time.sleep(1.2)", "ctypes.PyDLL(None).usleep(1_800_000)"])
+def test_work_that_has_no_limit_ends_nothing(work: str) -> None:
+    assert _run(work, 0.0, earlier=0.3).stdout == "done\n"
 
 
 def test_an_environment_may_replace_stderr(monkeypatch: pytest.MonkeyPatch) -> None:

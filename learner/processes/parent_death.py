@@ -16,12 +16,17 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Ties this process to its parent and becomes the command."""
     parent, *command = sys.argv[1:]
+    tie_to(int(parent))
+    os.execv(command[0], command)
+
+
+def tie_to(parent: int) -> None:
+    """From now on the kernel kills this process when its parent dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
         # The parent may have died before the tie was made.
-        if os.getppid() != int(parent):
-            sys.exit(1)
-    os.execv(command[0], command)
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 if __name__ == "__main__":

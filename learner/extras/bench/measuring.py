@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import multiprocessing
+import os
 import platform
 import statistics
 import subprocess
@@ -15,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from learner.processes.parent_death import tie_to
 from learner.processes.tuning import tune_for
 from learner.report.stages import num_cores
 from seedrl.config import Config
@@ -131,11 +133,18 @@ def apart(
     """Results of `measure(*args, **kwargs)`, a module's function, in a process of its own."""
     # Tuned as a learner of `config` is: what memory a process keeps cannot change once it has
     # threads.
-    tune = functools.partial(tune_for, config)
+    begin = functools.partial(_begin, os.getpid(), config)
     # Not forked: jax has threads here.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=tune) as pool:
-        return pool.submit(_collect, functools.partial(measure, *args, **kwargs)).result()
+    pool = ProcessPoolExecutor(1, context, initializer=begin)
+    results = pool.submit(_collect, functools.partial(measure, *args, **kwargs)).result()
+    pool.shutdown()  # not after a signal, which would wait for the measurement
+    return results
+
+
+def _begin(parent: int, config: Config) -> None:
+    tie_to(parent)  # a signal to the parent ends only that
+    tune_for(config)
 
 
 def _collect(measure: Callable[[], Iterator[Result]]) -> list[Result]:

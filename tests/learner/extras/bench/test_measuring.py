@@ -1,10 +1,37 @@
 """The arithmetic of benchmarks, worked by hand, and what a result is."""
 
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 from learner.extras.bench.measuring import (
     interleave,
     rate,
     serial,
 )
+from tests.patience import SECONDS
+
+_ENDLESS = """
+import time
+from learner.extras.bench.measuring import apart
+from seedrl.config_io import load
+from seedrl.programs.outcome import exit_code, leave
+leave(exit_code(lambda: apart(load("cartpole_ppo"), time.sleep, 1e6), prog="test"))
+"""
+
+
+def test_a_signal_ends_a_measurement_apart_with_its_process() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", _ENDLESS])
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    deadline = time.monotonic() + SECONDS
+    while len(started := children.read_text().split()) < 2:  # one more tracks resources
+        assert time.monotonic() < deadline
+    parent.send_signal(signal.SIGINT)
+    assert parent.wait(SECONDS) == 143
+    while any(Path(f"/proc/{child}/environ").exists() for child in started):
+        assert time.monotonic() < deadline
 
 
 def test_things_are_measured_in_turn_and_every_other_round_backwards() -> None:

@@ -130,11 +130,11 @@ def update(
     # Of whole rollouts: where the cache is older, so is what a token was sampled from.
     is_current = steps.version[:, 0] == state.updates
     batch: Any = (steps, is_current)
-    return step_of(config, mean)(state, batch, weights, key, mean)
+    return step_of(config)(state, batch, weights, key, mean)
 
 
-def step_of(config: GRPOConfig, mean: Callable[[Tree], Tree] = lambda tree: tree) -> GradientUpdate:
-    """The loss and its optimizer; `mean` averages over all devices."""
+def step_of(config: GRPOConfig) -> GradientUpdate:
+    """The loss and its optimizer."""
     rate: float | optax.Schedule = config.learning_rate
     if config.warmup_updates:
         # Adam's first steps are as long as any, and have the fewest gradients to go by.
@@ -150,7 +150,7 @@ def step_of(config: GRPOConfig, mean: Callable[[Tree], Tree] = lambda tree: tree
     # With LoRA the first parameters are those without it.
     keeps_copy = config.kl and not network.lora_rank
     return GradientUpdate(
-        loss=functools.partial(_loss, config, mean),
+        loss=functools.partial(_loss, config),
         optimizer=optimizer,
         init_target=copied if keeps_copy else lambda params: (),
         may_train_nothing=True,
@@ -159,7 +159,6 @@ def step_of(config: GRPOConfig, mean: Callable[[Tree], Tree] = lambda tree: tree
 
 def _loss(
     config: GRPOConfig,
-    over_devices: Callable[[Tree], Tree],
     params: Tree,
     target: Tree,
     batch: tuple[StoredStep, Array],
@@ -170,9 +169,7 @@ def _loss(
 
     KL is estimated from the tokens, by r - 1 - log r with r = π_0 / π. With a value head also +
     value_cost ½ (V - target)². Without one the means, but that of KL, are over groups whose returns
-    differ: the others teach nothing, and must not drift away either. `over_devices` is an update's
-    `mean`: a token counts alike whichever device has it. With "gae" each device normalises its own
-    advantages.
+    differ: the others teach nothing, and must not drift away either.
 
     `batch`: rollouts, leaves `[B, T]`, and which of them, `[B] bool`, `params` have sampled from
     their first token on. Whatever follows a rollout's end is no token of the policy.
@@ -211,12 +208,6 @@ def _loss(
     log_ratios = jnp.where(is_trained, log_policy - log_mu, 0.0)
     ratios = jnp.exp(log_ratios)
     mean = functools.partial(mean_of, is_trained=is_trained)
-
-    def share(counts: Array) -> Array:
-        # Devices count alike in a gradient: each one's mean is weighted by its number of tokens.
-        number = jnp.sum(counts, dtype=jnp.float32)
-        return number / jnp.maximum(over_devices(number), 1.0)
-
     gained = clipped_surrogate(
         log_ratios,
         advantages,
@@ -233,10 +224,6 @@ def _loss(
         "cap_fraction": mean(ratios > config.ratio_cap),
     }
     total = metrics["policy_loss"] - config.entropy * metrics["entropy"]
-    if config.advantage == "gae":
-        metrics["value_loss"] = 0.5 * mean(jnp.square(values - targets))
-        total += config.value_cost * metrics["value_loss"]
-    total *= share(is_trained)
     distances: dict[str, Array] = {}
     if config.kl:
         # With LoRA the first parameters are those without it.
@@ -246,7 +233,10 @@ def _loss(
         log_first = Categorical(logits / config.temperature).log_probability(ids[:, 1:])
         each = divergence(jnp.where(is_counted, log_first - log_policy, 0.0))
         distances = {"reference_kl": mean_of(each, is_counted)}
-        total += config.kl * distances["reference_kl"] * share(is_counted)
+        total += config.kl * distances["reference_kl"]
+    if config.advantage == "gae":
+        metrics["value_loss"] = 0.5 * mean(jnp.square(values - targets))
+        total += config.value_cost * metrics["value_loss"]
     # Of tokens that the same parameters sampled: 0 in exact arithmetic.
     is_same = is_policy & is_current[:, None]
     differences = jnp.where(is_same, log_policy - log_mu, 0.0)

@@ -34,7 +34,7 @@ def lock(folder: Path) -> int:
         is_file = isinstance(error, FileExistsError | NotADirectoryError)
         reason = "it is a file, or in one" if is_file else error.strerror
         raise ConfigError(
-            f"--workdir: cannot write in {folder} ({reason}); choose another directory"
+            f"--workdir: cannot write in {folder} ({reason}); change that, or choose another"
         ) from error
 
 

@@ -51,8 +51,6 @@ def config() -> Config:
             # Already the first update moves a quarter of the ratios beyond the clip. 1e-3 was tried
             # for four updates only, and moves as many.
             learning_rate=5e-4,
-            # An answer that goes on is wrong here, and should become rarer.
-            train_truncated=True,
         ),
         serving=ServingConfig(training_slots=64, evaluation_slots=200),
         replay=GroupQueueConfig(max_lag_updates=2),

@@ -13,7 +13,6 @@ _INTERVALS = 6  # half a minute by default
 # hundredth of their norm; if that is less than epsilon, steps are small because gradients are.
 _PARAMETERS = 10_000
 _NO_ENTROPY = 0.02  # nats; two actions, one of which is taken 3 times in 1,000, have as much
-_MOST_TRUNCATED = 0.5  # of the rollouts
 # Multiple of the largest value that the episodes so far make possible.
 _FAR = 3.0
 # Updates of policy lag. With 4 IMPALA needs up to four times the steps on CartPole, with 8 it may
@@ -39,7 +38,6 @@ class LearningSigns:
             "no_entropy": (self._no_entropy, _INTERVALS),
             "values_far": (self._values_far, _INTERVALS),
             "old_parameters": (self._old_parameters, 1),  # follows from the configuration
-            "truncated": (self._truncated, _INTERVALS),
         }
 
     def look(self, values: _Values) -> dict[str, str]:
@@ -101,16 +99,6 @@ class LearningSigns:
         return (
             f"entropy is {values['entropy']:.2g}, while training returns are no better than at "
             f"first. hint: raise {self._field(names)}, or lower agent.learning_rate"
-        )
-
-    def _truncated(self, values: _Values) -> str:
-        share = values.get("truncated_fraction", 0.0)
-        if share <= _MOST_TRUNCATED or self._fields.get("agent.train_truncated"):
-            return ""
-        return (
-            f"{share:.0%} of the rollouts were cut by length, and are not trained. hint: raise "
-            "longest_completion of the environment and agent.network.context, or set "
-            "agent.train_truncated"
         )
 
     def _values_far(self, values: _Values) -> str:

@@ -59,7 +59,8 @@ class GRPOConfig:
       entropy: weight of the policy's entropy, which is maximised.
       kl: weight of the divergence from the parameters before the first update, with LoRA from the
         network without it; 0 keeps no copy of them.
-      train_truncated: sequences that were cut by length are trained, too. DAPO masks them.
+      train_truncated: train sequences that were cut by length, too. DAPO masks them; then nothing
+        teaches that an answer has to end.
       learning_rate: learning rate of Adam.
       warmup_updates: optimizer steps over which the learning rate rises linearly to its value.
       adam_b2: decay of Adam's mean squared gradient.
@@ -77,7 +78,7 @@ class GRPOConfig:
     ratio_cap: AtLeastOne = 3.0
     entropy: NonNegativeFloat = 0.0
     kl: NonNegativeFloat = 0.0
-    train_truncated: bool = False
+    train_truncated: bool = True
     learning_rate: PositiveFloat = 1e-3
     warmup_updates: NonNegativeInt = 0
     adam_b2: Decay = 0.99

@@ -43,9 +43,6 @@ def test_a_run_that_learns_has_no_sign() -> None:
     # An episode of one step, cut short, is worth a hundred of them.
     forever = interval(q_mean=50.0, low=0.0, high=1.0, **{"length/training": 1.0})
     assert given("default_apex", forever) == []
-    cut = interval(truncated_fraction=0.9)
-    assert given("reverse_grpo", cut, **{"agent.train_truncated": True}) == []
-    assert given("reverse_grpo", interval(truncated_fraction=0.4)) == []
 
 
 @pytest.mark.parametrize(
@@ -58,7 +55,6 @@ def test_a_run_that_learns_has_no_sign() -> None:
         ("default_apex", interval(q_mean=-1e4, return_std=2.0), "values_far"),
         ("default_ppo", interval(value_mean=1e4), "values_far"),
         ("cartpole_impala", interval(policy_lag_updates=8.0), "old_parameters"),
-        ("reverse_grpo", interval(truncated_fraction=0.6), "truncated"),
     ],
 )
 def test_a_sign_is_given_once_after_some_intervals(

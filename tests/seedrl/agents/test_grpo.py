@@ -30,6 +30,7 @@ CONFIG = GRPOConfig(
     ratio_cap=1.6,
     entropy=0.07,
     kl=0.2,
+    train_truncated=False,
     max_gradient_norm=1e9,
 )
 B, T = 9, 8

@@ -571,7 +571,8 @@ function renderCurve() {
     add({ label: "target", colour: "soft", width: 1, dash: [5, 5], isExact: true }, ends, [target, target]);
   }
   const made = chart("curve", get("curve"), { height: 330, value: format.score });
-  if (series.length) made.show(series, tables.length ? uPlot.join(tables) : [[]]);
+  made.root.hidden = !series.length;
+  if (series.length) made.show(series, uPlot.join(tables));
 }
 
 function renderEvents() {

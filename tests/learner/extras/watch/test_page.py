@@ -255,6 +255,12 @@ def test_three_runs_beside_each_other(browser: Browser, url: str, tmp_path: Path
     browser.wait(f"!{labels}.includes('three evaluation') && {labels}.includes('two evaluation')")
     browser.value("document.querySelector('[data-x=elapsed_seconds]').click()")
     browser.wait("document.querySelector('[data-x=elapsed_seconds]').ariaPressed === 'true'")
+    drawn = "document.querySelector('#curve canvas').checkVisibility()"
+    assert browser.value(drawn)
+    browser.value("document.querySelectorAll('.tick input:checked').forEach((box) => box.click())")
+    assert not browser.value(drawn)  # no run is ticked any more
+    browser.value("document.querySelector('.tick input').click()")
+    browser.wait(drawn)
     assert browser.errors == []
 
 

@@ -5,9 +5,10 @@ The paper's settings for Atari, but for 4 epochs (the paper's 3), a `clip` that 
 start of each further life, and values are learned in stds of returns (`normalize_rewards`), which
 grow tenfold during a run.
 
-Seed 0: games in training return 116 at the end of 3,748,977 steps, over which the learning rate
-falls to 0 (Sample Factory's APPO in the same time: 62); 110 minutes on one core of an EPYC;
-2026-11-29, commit 5be66f77. With the synchronous schedule the first 300,000 steps are the same.
+Seed 0 with 3,748,977 as `learning.total_steps` and `agent.learning_rate_decay_steps`: games in
+training return 116 at the end (Sample Factory's APPO in the same time: 62); 110 minutes on one core
+of an EPYC; 2026-11-29, commit 5be66f77. With the synchronous schedule the first 300,000 steps are
+the same.
 """
 
 from seedrl.agents.ppo import PpoConfig

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from learner.cli.arguments import parse
+from learner.cli.arguments import parse, require_at_least, require_positive
 from learner.processes import env_servers
 from learner.report.terminal import resuming
 from seedrl import config_io
@@ -43,7 +43,7 @@ class LaunchOptions:
       address: address of the cluster: HOST:6379 on one of its machines, ray://HOST:10001 from
         outside; by default RAY_ADDRESS, or the cluster of this machine.
       learner_cpus: CPUs of the learner, as Ray counts them; may be fractional.
-      learner_gpus: GPUs of the learner.
+      learner_gpus: GPUs of the learner; a whole number, or a part of one.
       learner_tpus: TPU chips of the learner.
       env_server_cpus: CPUs of each env server, as Ray counts them; 1 makes an autoscaling cluster
         start a CPU for each.
@@ -61,6 +61,13 @@ class LaunchOptions:
     env_server_cpus: float = 0.25
     wait_seconds: float = 30.0
     allow: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(self, "learner_cpus", "env_server_cpus", "wait_seconds")
+        require_at_least(self, learner_gpus=0, learner_tpus=0)
+        if self.learner_gpus > 1 and self.learner_gpus % 1:  # Ray shares out a single one only
+            got = f"got {self.learner_gpus:g}"
+            raise ConfigError(f"--learner-gpus: expected 0 to 1, or a whole number, {got}")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -124,10 +131,6 @@ def _tls(side: str) -> dict[str, str]:
 def read(argv: Sequence[str]) -> tuple[LaunchOptions, Config, env_servers.Fleet]:
     """The options, the configuration and its env servers. Raises ConfigError as they do."""
     options, config = parse(LaunchOptions, argv, prog=PROG)
-    for name in ("learner_cpus", "env_server_cpus"):
-        if not getattr(options, name) > 0:
-            flag = name.replace("_", "-")
-            raise ConfigError(f"--{flag}: expected more than 0, got {getattr(options, name):g}")
     for name in ("bind", "token_file", "certificate", "private_key", "authority", "insecure"):
         if getattr(config.serving, name):
             raise ConfigError(

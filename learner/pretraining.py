@@ -6,7 +6,6 @@ A dialogue is a list of turns and completions alternately, each a list of ids.
 import functools
 import json
 import math
-import os
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.checkpoints import encode_spec
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.config_io import path_for_children
+from seedrl.config_io import folders_for_children
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.networks import decoder
 from seedrl.networks import weights as published
@@ -70,7 +69,7 @@ def dialogues_of(
 
 
 def _built(own: EnvironmentConfig) -> TokenEnv:
-    sys.path.extend(path_for_children().split(os.pathsep))
+    sys.path.extend(folders_for_children())
     asked = Environment(id=own.id, arguments=own.arguments, wrappers=own.wrappers)
     # All code that it names is allowed: the command line chooses it itself. Wrappers see rows and
     # rewards, which solutions do not depend on.

@@ -348,16 +348,24 @@ def import_factories(names: Iterable[str]) -> None:
         import_from(here)
 
 
-def path_for_children() -> str:
-    """PYTHONPATH of a process that imports from the same folders, then from the current one.
+def folders_for_children() -> list[str]:
+    """The folders that a child process imports from: the same ones, then the current one.
 
-    Not from the current one if this process plays or resumes a run: a `random.py` or
-    `sitecustomize.py` in the run's directory would be run. It has to be started with `python -P`,
-    which puts no folder before it.
+    Not the current one if this process plays or resumes a run: a `random.py` or `sitecustomize.py`
+    in the run's directory would be run.
     """
     here = [] if _read_files else [os.getcwd()]
-    folders = [*_folders, *here, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.pathsep.join(dict.fromkeys(folders))
+    # An empty entry, and an empty PYTHONPATH has one, would be the current folder too.
+    own = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return list(dict.fromkeys([*_folders, *here, *own]))
+
+
+def path_for_children() -> str:
+    """`folders_for_children` as the PYTHONPATH of a process, for `python -P`.
+
+    Without -P another folder would come before them.
+    """
+    return os.pathsep.join(folders_for_children())
 
 
 def _trusted_module(name: str, class_name: str) -> ModuleType:

@@ -123,7 +123,7 @@ def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
     from seedrl.wire.seedrl_pb2 import Environment
 
     # Modules of the run's own; `config_of` has refused those that are not allowed.
-    sys.path.extend(config_io.path_for_children().split(os.pathsep))
+    sys.path.extend(config_io.folders_for_children())
     asked = Environment(id=config.id, arguments=config.arguments, wrappers=config.wrappers)
     recipe = read_recipe(asked, (config.id, *config.wrappers))
     if choose(recipe, config.vectorization) == "atari":  # with the frames of training

@@ -284,7 +284,9 @@ def test_a_folder_that_may_be_a_runs_is_not_on_the_path_of_children(
     monkeypatch.chdir(tmp_path)
     assert str(tmp_path) in config_io.path_for_children().split(os.pathsep)
     config_io.load(tmp_path / "config.json")
-    assert str(tmp_path) not in config_io.path_for_children().split(os.pathsep)
+    for own, folders in (("", []), (f"{os.pathsep}/own", ["/own"])):  # no empty entry: it is here
+        monkeypatch.setenv("PYTHONPATH", own)
+        assert config_io.folders_for_children() == folders
     (tmp_path / "mine.py").touch()
     config_io.allow("mine:make")
     assert str(tmp_path) in config_io.path_for_children().split(os.pathsep)

@@ -68,9 +68,24 @@ def test_the_script_imports_from_the_current_folder(learner: Any, tmp_path: Path
     )
     environment = Environment(id="mine:make", vectorization="sync")
     learner.serve(learner.play(learner.assign([1, 2], environment=environment), 5))
-    script = "from envs_server.__main__ import main; main()"
+    script = tmp_path / "bin" / "seedrl-env-server"
+    script.parent.mkdir()
+    script.write_text("from envs_server.__main__ import main; main()")
     words = ["--learner", learner.address, "--num-envs", "2", "--allow-env", "mine:make"]
-    # With -P, as for a script, the current folder is not on the path.
-    process = started.python("-P", "-c", script, *words, cwd=tmp_path)
+    process = started.python(str(script), *words, cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert "connected: 2 x mine:make" in process.stderr
+
+
+@pytest.mark.parametrize(("flags", "is_there"), [([], True), (["-P"], False)])
+def test_a_learners_env_server_imports_nothing_from_the_current_folder(
+    tmp_path: Path, flags: list[str], is_there: bool
+) -> None:
+    """A learner starts it with -P: the current folder may be a run's, and anybody's."""
+    source = (
+        "import os, sys, envs_server.__main__ as program\n"
+        "program.leave = lambda code: print(os.getcwd() in sys.path)\n"
+        "program.main(['--num-envs', '0'])"
+    )
+    process = started.python(*flags, "-c", source, cwd=tmp_path)
+    assert process.stdout == f"{is_there}\n", process.stderr

@@ -41,9 +41,11 @@ def words_after(before: Sequence[str], current: str) -> Iterable[str]:
     if not before:
         return COMMANDS
     if current.startswith("-") and before[0] in COMMANDS:  # not this one, without end
-        # What help lists. A process of its own, because a command may become another program.
+        # What help lists. A process of its own, because a command may become another program, which
+        # has the variable too: nothing is imported from the current folder, which may be anybody's.
         command = [sys.executable, "-m", "learner.cli.main", *before[:2], "--help-all"]
-        shown = subprocess.run(command, capture_output=True, text=True).stdout
+        safe = {**os.environ, "PYTHONSAFEPATH": "1"}
+        shown = subprocess.run(command, env=safe, capture_output=True, text=True).stdout
         return re.findall(r"^  (--\S+)", shown, re.MULTILINE)
     if len(before) == 1 and before[0] in _TAKE_CONFIG:
         return config_io.bundled_names()

@@ -193,7 +193,7 @@ class Experiment:
             if self._is_ending.is_set():
                 return ExitCode.KILLED
             # A process for each run: one that fails, or whose memory grows, harms no other.
-            command = [sys.executable, "-m", "learner.cli.main", *words]
+            command = [sys.executable, "-P", "-m", "learner.cli.main", *words]
             self._children[run] = Child(command, child_environment(), on_exit=ended.put, output=log)
         code = ended.get()
         with self._lock:

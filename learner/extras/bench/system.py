@@ -255,7 +255,7 @@ def raw_stepping(config: Config) -> Iterator[Callable[[float], float]]:
         "num_envs": launch.envs_per_server // launch.groups,
         "groups": launch.groups,
     }
-    command = [sys.executable, "-m", "envs_server.stepping", json.dumps(asked)]
+    command = [sys.executable, "-P", "-m", "envs_server.stepping", json.dumps(asked)]
     start = functools.partial(
         subprocess.Popen[str],
         command,

@@ -120,7 +120,7 @@ def _echo_rate(echo: EchoServer, seconds: float) -> float:
 
 def _start_clients(server: EchoServer, step_bytes: int, stack: contextlib.ExitStack) -> None:
     """Clients in processes of their own, as env servers are, until `stack` closes."""
-    words = [sys.executable, "-m", "learner.extras.bench.echo", server.address]
+    words = [sys.executable, "-P", "-m", "learner.extras.bench.echo", server.address]
     words += [str(step_bytes), str(_GROUPS)]
     for _ in range(_ENV_SERVERS):
         client = Child(words, child_environment(), output=subprocess.DEVNULL)

@@ -150,9 +150,13 @@ def test_a_shell_completes_commands_configurations_and_options(
     line: str,
     expected: set[str],
     others: set[str],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    # A key is pressed in any folder: nothing there is imported.
+    (tmp_path / "argparse.py").write_text("raise SystemExit")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COMP_LINE", line)
     assert main(["complete"]) == 0
     found = set(capsys.readouterr().out.split())

@@ -35,6 +35,8 @@ def config() -> Config:
             learning_rate=1e-3,
             warmup_updates=10,
             max_gradient_norm=0.5,
+            # All seeds were measured so. With true, seed 4 was at 0.945 after 300,000 completions.
+            train_truncated=False,
         ),
         serving=ServingConfig(training_slots=64, evaluation_slots=64),
         replay=GroupQueueConfig(max_lag_updates=2),

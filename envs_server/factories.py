@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 
 from envs_server.failures import BuildError, one_line
-from seedrl.hints import missing_extra
+from seedrl.hints import missing_extra, own_place
 from seedrl.wire.seedrl_pb2 import Environment
 
 # What ships with the env server is always allowed.
@@ -87,7 +87,8 @@ def load_vector_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]
 
 def advice(name: str, error: BaseException) -> str:
     """What may have been meant by an id that is not registered, or by a lack of arguments."""
-    if isinstance(error, TypeError) and _LACK.search(str(error)):
+    # Of the call that builds it, and of no other within.
+    if isinstance(error, TypeError) and _LACK.search(str(error)) and not own_place(error):
         return ". hint: pass it by environment.arguments, of check-env by --arguments"
     is_unknown = isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound)
     if not is_unknown:

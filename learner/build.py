@@ -4,6 +4,7 @@ Read from top to bottom: which devices do what (`plan_geometry`), what meets env
 (`build_hub`), and everything that needs the environment's spec (`build`). Nothing here runs.
 """
 
+import math
 import os
 import secrets
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ from learner.report.metrics import Metrics
 from learner.runtime.channel import (
     MOST_BYTES,
     ActorLearnerChannel,
+    PageQueue,
     RateLimiter,
     VersionedParams,
 )
@@ -317,6 +319,8 @@ def build(
         [VersionedParams(params, int(state.updates), steps) for params in published],
         wake_acting=hub.wake,
         clock=hub.clock,
+        # One thread that acts and learns would wait for itself. Each turn empties the queue.
+        pages=PageQueue(MOST_BYTES if config.learning.schedule == "asynchronous" else math.inf),
     )
     acting = _acting(
         config, geometry, agent, spec, page, hub, channel, metrics, acting_key, start.checkpoint

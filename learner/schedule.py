@@ -12,7 +12,6 @@ device, learner state and replay to the thread that learns. What crosses is in `
 
 import functools
 import gc
-import math
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -24,7 +23,6 @@ from learner.acting.actor import over_slots
 from learner.build import System
 from learner.learning.device_mapping import require_update_memory
 from learner.report.metrics import Metrics
-from learner.runtime.channel import PageQueue
 from learner.runtime.watchdog import Watchdog
 from learner.runtime.worker import Worker
 from learner.serving.hub import Hub
@@ -181,9 +179,6 @@ class Alternating:
         (self._acting,) = system.acting
         self._learning = system.learning
         self._may_owe = False  # updates, for what was acted last
-        # In a queue that is full, acting would wait for learning, which is the same thread. A token
-        # policy sends all groups of an update at once. Each turn empties it.
-        system.channel.pages = PageQueue(math.inf)
         self.bodies: Mapping[str, Callable[[], object]] = {name: self._run_once}
 
     def warm_up(self) -> None:

@@ -291,13 +291,14 @@ class TokenActing(Acting):
         # A step is answered as a whole. Rows without a question may wait for the very rollouts that
         # other rows of their step play, and these for them. So they are asked one that counts for
         # nothing, and are ready again with their next row.
-        waiting = set(self._ready["training"])
-        for group in dict.fromkeys(self._asked[slot].group for slot in self._ready["training"]):
+        waiting = self._ready["training"]
+        groups = (self._asked[slot].group for slot in waiting)
+        for group in {id(each): each for each in groups if len(each.slots) > 1}.values():
             slots = group.slots.tolist()
             own = [slot for slot in slots if slot in self._asked]
-            if len(own) < len(slots) and waiting.issuperset(own):
+            if len(own) < len(slots) and set(own) <= set(waiting):
                 for slot in own:
-                    self._ready["training"].remove(slot)
+                    waiting.remove(slot)
                     self._reply(slot, completion_row(self._sizes, (), self._seed_of("training", 0)))
 
     def _seed_of(self, role: Role, number: int) -> int:

@@ -4,6 +4,7 @@ A folder may be anybody's: values of a wrong type count as missing, and nothing 
 opened.
 """
 
+import contextlib
 import itertools
 import json
 import math
@@ -17,7 +18,8 @@ from learner.processes.locks import is_locked
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.json_lines import LineReader, number, parsed, replace_file
 from learner.report.status import ERROR, FAILED, FRESH_SECONDS, STOPPED, EvaluationStatus
-from seedrl import run_files
+from seedrl import checkpoints, run_files
+from seedrl.errors import CheckpointError
 from seedrl.run_files import read_regular
 from seedrl.wire.contract import printable
 
@@ -154,12 +156,13 @@ def read_final_score(folder: Path) -> FinalScore | None:
 
 
 def _newest_update(folder: Path) -> float | None:
-    # By the names of checkpoints, as `seedrl.checkpoints.choose` takes them: a learner that was
-    # killed has counted updates in its status that it had not saved.
-    for directory in (folder / "checkpoints", folder / "checkpoints" / "best"):
-        names = [path.name for path in directory.glob("[0-9]*")]
-        if found := [int(name) for name in names if name.isdecimal()]:
-            return max(found)
+    # Of those that `checkpoints.choose` takes: a learner that was killed has counted updates in its
+    # status that it had not saved.
+    best = checkpoints.best_directory(folder)
+    for directory in (best.parent, best):
+        with contextlib.suppress(CheckpointError):  # a link
+            if found := checkpoints.listed(directory):
+                return found[-1][0]
     return number(_json(folder / run_files.STATUS), "updates")  # of a copy without checkpoints
 
 

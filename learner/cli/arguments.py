@@ -17,7 +17,7 @@ from seedrl.errors import ConfigError
 from seedrl.fields import hints_of, with_fields
 from seedrl.hints import naming_own_code
 from seedrl.programs.command_line import HELP, naming_the_help
-from seedrl.programs.flags import Flag, Mark, flag_of, flags_of, name_of, parse_words, path_of
+from seedrl.programs.flags import Flag, Mark, flag_of, flags_of, name_of, parse_words
 from seedrl.programs.help import Group, documented, explained_flags_of, print_help
 from seedrl.run_files import CONFIG as CONFIG_FILE
 from seedrl.run_files import read_object
@@ -226,7 +226,7 @@ def parse_to_measure(
     """Like `parse`, for a command that runs CONFIG here: also a run's directory, and checked."""
     words = list(argv)
     if words and words[0] and (Path(words[0]) / CONFIG_FILE).is_file():
-        words[0] = str(path_of(words[0]) / CONFIG_FILE)
+        words[0] = str(Path(words[0]) / CONFIG_FILE)
     own_options, config = parse(options, words, prog=prog)
     check(config)
     plan(config)  # refuses a run without env servers: there is nothing to measure

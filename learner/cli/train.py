@@ -37,7 +37,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import HELP
-from seedrl.programs.flags import RUN, Flag, Mark, path_of
+from seedrl.programs.flags import RUN, Flag, Mark
 from seedrl.programs.help import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 
@@ -176,7 +176,7 @@ def resume(argv: Sequence[str]) -> int:
             f"expected the directory of a run, got nothing (see {RESUME_PROG} --help)"
         )
     # Also by its config.json, which a shell completes.
-    run = path_of(argv[0].removesuffix(f"/{run_files.CONFIG}"))
+    run = Path(argv[0].removesuffix(f"/{run_files.CONFIG}"))
     if not (run / run_files.CONFIG).is_file():
         raise ConfigError(
             f"expected the directory of a run, got {run}, which has no {run_files.CONFIG}"

@@ -220,7 +220,7 @@ def has_trained(folder: Path, planned: Sequence[str]) -> bool:
 
 
 def has_score(folder: Path, episodes: int) -> bool:
-    """True if the run has a final score of at least so many greedy episodes."""
+    """True if the run has a final score, of greedy play over `episodes` or more."""
     kept = read_final_score(folder)
     return kept is not None and kept.episodes >= episodes and not kept.exploration
 

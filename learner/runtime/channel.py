@@ -67,9 +67,8 @@ class PageQueue:
             return True
 
     def _has_room(self, size: int) -> bool:
-        # One item is taken in whatever its size, or it could never be sent. Ends of streams need no
-        # room: one thread that acts and learns would wait for itself.
-        return not (size and self._num_bytes) or self._num_bytes + size <= self._most_bytes
+        # One item is taken in whatever its size, or it could never be sent.
+        return not self._num_bytes or self._num_bytes + size <= self._most_bytes
 
     def get(self, timeout: float = 0.0) -> FilledPages | None:
         """The oldest item; None if there is none in time."""

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from seedrl.agents.window import WindowSpec
-from seedrl.errors import ConfigError
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
@@ -68,15 +67,6 @@ class Update(Protocol):
 # Functions of agents that lack something.
 
 
-def no_initial_priorities(steps: StoredStep) -> Array:
-    """For an agent that does not use prioritized replay. Raises ConfigError."""
-    del steps
-    raise ConfigError(
-        "replay: expected a replay without priorities, such as QueueConfig of seedrl.replay.queue, "
-        "because this agent has no initial priorities"
-    )
-
-
 def whole_carry(carry: Tree) -> Tree:
     """The `stored_carry` of an agent whose sequences start from its recurrent state."""
     return carry
@@ -125,8 +115,8 @@ class Agent(NamedTuple):
         [AgentState, Sequence, Array, Callable[[Tree], Tree]], tuple[AgentState, Tree]
     ] = lambda state, sequence, weights, mean: (state, ())
     # `steps [T, B] -> [B] float32`: the priorities of new sequences, from the data stored at acting
-    # time; `steps.timestep.observation` is `()`. Only prioritized replay calls it.
-    initial_priorities: Callable[[StoredStep], Array] = no_initial_priorities
+    # time; `steps.timestep.observation` is `()`. Without it the agent has no prioritized replay.
+    initial_priorities: Callable[[StoredStep], Array] | None = None
     # `carry -> tree`: the part of the carry that replay keeps for the start of each sequence:
     # selected leaves, or `()`. With `()`, sequences may start inside pages, see
     # `ReplayConfig.page_steps`.

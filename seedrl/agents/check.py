@@ -18,7 +18,6 @@ from seedrl.agents.agent import (
     AgentConfig,
     AgentState,
     UpdateOutput,
-    no_initial_priorities,
 )
 from seedrl.agents.masks import masked
 from seedrl.errors import ConfigError
@@ -162,7 +161,7 @@ def _check_begun(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
     state = _traced("init_state", agent.init_state, _traced("init", agent.init, _KEY))
     _require(isinstance(state, AgentState), "init_state", "an AgentState", state)
     _require_like("init_state.updates", _array((), "int32"), state.updates)
-    if agent.initial_priorities is not no_initial_priorities:
+    if agent.initial_priorities is not None:
         steps = sequence.steps
         unseen = steps._replace(timestep=steps.timestep._replace(observation=()))
         priorities = _traced("initial_priorities", agent.initial_priorities, unseen)
@@ -327,10 +326,10 @@ def _require_like(field: str, expected: Tree, got: Tree) -> None:
     if structures[0] != structures[1]:
         ours, theirs = map(_by_path, (expected, got))
         # The first array that one of them lacks: two large trees look alike where they are cut.
-        for place in {**ours, **theirs} if "" not in {**ours, **theirs} else ():
-            here, there = ours.get(place, "nothing"), theirs.get(place, "nothing")
-            if "nothing" in (here, there):
-                raise ConfigError(f"agent.{field}{place}: expected {here}, got {there}")
+        lacking = [place for place in {**ours, **theirs} if (place in ours) != (place in theirs)]
+        if lacking and "" not in lacking:  # neither is a single array
+            here, there = (each.get(lacking[0], "nothing") for each in (ours, theirs))
+            raise ConfigError(f"agent.{field}{lacking[0]}: expected {here}, got {there}")
         _require(False, field, _shown(expected), got)
     leaves = jax.tree.leaves(got)
     for (path, one), leaf in zip(

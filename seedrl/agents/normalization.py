@@ -18,7 +18,6 @@ from seedrl.agents.agent import (
     Agent,
     AgentState,
     UpdateOutput,
-    no_initial_priorities,
 )
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
@@ -288,15 +287,17 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
     )
 
 
-def _initial_priorities(agent: Agent, settings: Normalization) -> Callable[[StoredStep], Array]:
-    if agent.initial_priorities is no_initial_priorities:
-        return no_initial_priorities
+def _initial_priorities(
+    agent: Agent, settings: Normalization
+) -> Callable[[StoredStep], Array] | None:
+    if (own := agent.initial_priorities) is None:
+        return None
 
     def initial_priorities(steps: StoredStep) -> Array:
         timestep, extras = steps.timestep, steps.extras
         if settings.rewards:
             timestep = timestep._replace(reward=extras.reward)
-        return agent.initial_priorities(steps._replace(timestep=timestep, extras=extras.agent))
+        return own(steps._replace(timestep=timestep, extras=extras.agent))
 
     return initial_priorities
 

@@ -210,10 +210,4 @@ def _of_kind(kind: Any, text: str) -> Any:
         raise ValueError
     if kind is float and not math.isfinite(float(text)):
         raise ValueError
-    return path_of(text) if kind is Path else kind(text)
-
-
-def path_of(text: str) -> Path:
-    """A path that is a word of a command line. `./-x`, of which Path drops the dot, is absolute."""
-    path = Path(text)
-    return path.absolute() if str(path).startswith("-") else path
+    return kind(text)

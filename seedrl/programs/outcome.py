@@ -66,8 +66,8 @@ def exit_code(command: Callable[[], int], *, prog: str) -> int:
 
 
 def _open_missing_streams() -> None:
-    # Whoever started this program may have closed them. The first files of a run would get their
-    # numbers, and whatever a library prints.
+    # The caller may have closed them. Then the first file that a run opens would get number 1 or 2,
+    # and with it whatever a library prints.
     if None in (sys.stdin, sys.stdout, sys.stderr):
         while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
             os.set_inheritable(number, True)

@@ -134,6 +134,6 @@ class ExperienceConfig(Protocol):
         window: WindowSpec,
         *,
         page: Page,
-        initial_priorities: Callable[[StoredStep], Array],
+        initial_priorities: Callable[[StoredStep], Array] | None,
         scale: Scale,
     ) -> Experience: ...

@@ -39,7 +39,7 @@ class GroupQueueConfig:
         window: WindowSpec,
         *,
         page: Page,
-        initial_priorities: Callable[[StoredStep], Array],
+        initial_priorities: Callable[[StoredStep], Array] | None,
         scale: "Scale",
     ) -> "Experience":
         from seedrl.replay.index import tree_bytes

@@ -104,16 +104,18 @@ class ReplayConfig:
         window: WindowSpec,
         *,
         page: Page,
-        initial_priorities: Callable[[StoredStep], Array],
+        initial_priorities: Callable[[StoredStep], Array] | None,
         scale: "Scale",
     ) -> "Experience":
-        from seedrl.agents.agent import no_initial_priorities
         from seedrl.replay.buffer import paged_replay, prioritized_memory
         from seedrl.replay.experience import Experience
         from seedrl.replay.index import PageIndex, tree_bytes
 
-        if initial_priorities is no_initial_priorities:
-            initial_priorities(page.steps)  # raises: here, not once the first pages are stored
+        if initial_priorities is None:
+            raise ConfigError(
+                "replay: expected a replay without priorities, such as QueueConfig of "
+                "seedrl.replay.queue, because this agent has no initial priorities"
+            )
         page_steps = self.steps_of_page(window)
         capacity_pages = self.capacity_pages(window, scale.num_devices)
         starts_in_page = window.starts_in_page(page_steps)

@@ -60,7 +60,7 @@ class QueueConfig:
         window: WindowSpec,
         *,
         page: Page,
-        initial_priorities: Callable[[StoredStep], Array],
+        initial_priorities: Callable[[StoredStep], Array] | None,
         scale: "Scale",
     ) -> "Experience":
         from seedrl.replay.index import stale_pages, tree_bytes

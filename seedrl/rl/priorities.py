@@ -63,8 +63,8 @@ def importance_weights(
     only an empty shard reports, weighs 0. β is 0 to 1; 1 corrects the bias entirely. `largest`
     gives the maximum of a scalar over all devices that the batch is spread over.
 
-    Source: Schaul et al. 2016, section 3.4. The maximum is that of the batch, not of the whole
-    replay: the paper leaves that open.
+    Source: Schaul et al. 2016, section 3.4. The paper leaves open what the maximum is taken over;
+    here it is the batch.
     """
     chex.assert_rank(probability, 1)
     chex.assert_type(probability, jnp.float32)

@@ -204,8 +204,8 @@ class StepLayout:
             if 0 in is_legal(leaves[index]).tobytes():
                 leaf = leaves[index]
                 position = tuple(np.argwhere(~is_legal(leaf))[0].tolist())
-                expected = "finite numbers that fit into 32 bits"
-                expected = shown_array(spec) if spec.is_categorical else expected
+                fitting = "finite numbers that fit into 32 bits"
+                expected = shown_array(spec) if spec.is_categorical else fitting
                 raise ValueFaultError(
                     f"expected {expected} in {path}, got {leaf[position]} at {list(position)}",
                     position[0],

@@ -53,6 +53,10 @@ def vector(**_: Any) -> Any:
     return gymnasium.vector.SyncVectorEnv([make])
 
 
+def sized(size: int) -> Any:
+    return make(size=size)
+
+
 def no_environment(env: Any = None) -> None:
     return None
 
@@ -108,7 +112,6 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "sys.exit": ({"step": lambda self, _: sys.exit(0)}, FIRST + "step: SystemExit: 0"),
     "raises when built": ({"__init__": lambda self: 1 / 0}, f"{HERE}:make: ZeroDivisionError"),
-    "lacks an argument": ({"__init__": lambda self, size: None}, "by environment.arguments"),
     "unshowable when built": ({"__init__": unshowable}, f"{HERE}:make: UnshowableError"),
     "unshowable in reset": ({"reset": unshowable}, FIRST + "restart: UnshowableError"),
     "nested actions": ({"action_space": spaces.Tuple((spaces.Discrete(2),))}, "Tuple("),
@@ -121,6 +124,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
 ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "None": ({"id": f"{HERE}:no_environment"}, "of type NoneType"),
     "vector": ({"id": f"{HERE}:vector"}, "hint: return it from make_vec(num_envs)"),
+    "no argument": ({"id": f"{HERE}:sized"}, "hint: pass it by environment.arguments"),
     "no callable": ({"id": f"{HERE}:number"}, f"number in {HERE}"),
     "another type": ({"id": f"{HERE}:make", "arguments": '{"gravity": null}'}, ":make with {'"),
     "unknown argument": ({"id": f"{HERE}:make", "arguments": '{"gravty": 1}'}, "gravty"),
@@ -150,7 +154,7 @@ def test_an_environment_with_a_defect_is_one_line_and_code_2(
     module = sys.modules[__name__]
     monkeypatch.setitem(sys.modules, HERE, module)
     monkeypatch.setattr(module, "defect", own)
-    for function in (make, vector, no_environment):
+    for function in (make, vector, sized, no_environment):
         monkeypatch.setattr(function, "__module__", HERE)
     learner = ScriptedLearner(f"unix:{tmp_path}/s", takes_link=False)
     refusals, reported = [], []

@@ -33,7 +33,7 @@ from learner.learning.page_routing import ShardedReplay
 from learner.multihost.agreement import PAUSE_SECONDS, Hosts
 from learner.multihost.topology import Topology
 from learner.report.metrics import Metrics
-from learner.runtime.channel import MOST_BYTES, PageQueue
+from learner.runtime.channel import MOST_BYTES, FilledPages, PageQueue
 from seedrl import checkpoints
 from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
@@ -41,6 +41,7 @@ from seedrl.checkpoints import Checkpoint, best_directory, encode_spec
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError
+from seedrl.fields import with_fields
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.replay.experience import Scale
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -216,6 +217,19 @@ def test_what_acting_holds_counts_in_the_memory_of_an_update(
     state = sum(leaf.nbytes for leaf in jax.tree.leaves(system.acting[0]._actor._state))
     assert own > 100 and state > 100
     assert system.acting_bytes == state + MOST_BYTES + copies * own
+
+
+@pytest.mark.parametrize("schedule", ["asynchronous", "deterministic"])
+def test_pages_wait_for_room_if_another_thread_can_make_it(tmp_path: Path, schedule: str) -> None:
+    config = with_fields(CONFIG, {"learning.schedule": schedule})
+    geometry, metrics = plan_geometry(config), Metrics(tmp_path)
+    hub = build_hub(config, geometry, session_number=0)
+    system = build(config, geometry, hub=hub, spec=SPEC, metrics=metrics)
+    metrics.close()
+    pages: Any = np.zeros(MOST_BYTES, np.uint8)
+    group = FilledPages(pages, (3,), (0,), ended=(), versions=(0,))
+    assert system.channel.pages.put(group, 0.0)
+    assert system.channel.pages.put(group, 0.0) == (schedule == "deterministic")
 
 
 def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> None:

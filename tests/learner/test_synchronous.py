@@ -13,7 +13,6 @@ import pytest
 
 from learner.report.metrics import Tally
 from learner.report.stages import Laps
-from learner.runtime.channel import MOST_BYTES, FilledPages, PageQueue
 from learner.schedule import Alternating
 from learner.serving.batching import BatchQueue, Pending, free_running, rounds
 from learner.serving.core import Batch, Serving
@@ -197,12 +196,3 @@ def test_each_update_of_a_turn_is_a_piece_of_work_of_its_own() -> None:
         turn._run_once()
         assert len(done) == number
     assert done == ["act", "update", "update", "update", "nothing", "act"]
-
-
-def test_pages_of_a_turn_wait_for_no_room_which_only_the_same_thread_could_make() -> None:
-    pages: Any = np.zeros(MOST_BYTES, np.uint8)
-    group = FilledPages(pages, (3,), (0,), ended=(), versions=(0,))
-    channel = SimpleNamespace(pages=PageQueue())
-    parts: Any = SimpleNamespace(acting=[None], learning=None, channel=channel)
-    Alternating(parts, "deterministic")
-    assert all(channel.pages.put(group, 0.0) for _ in range(2))

@@ -26,8 +26,6 @@ def test_acting_waits_while_the_pages_under_way_are_too_large() -> None:
     assert pages.get() is None
     # What is larger than the bound is sent alone.
     assert pages.put(_pages(500), 0.0) and not pages.put(_pages(1), 0.0)
-    # One thread that acts and learns would wait for itself.
-    assert pages.put(FilledPages((), (), (), ended=(3,), versions=()), 0.0)
 
 
 def test_closing_ends_the_wait_of_learning() -> None:

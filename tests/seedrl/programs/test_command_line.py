@@ -61,10 +61,6 @@ def test_a_command_line_is_read(words: str, expected: dict[str, Any]) -> None:
     assert read(Options, words.split(), prog="test") == Options(folder=Path("f"), **expected)
 
 
-def test_a_path_is_no_flag_of_another_command_line() -> None:
-    assert read(Options, ["./-x"], prog="test").folder == Path.cwd() / "-x"
-
-
 @dataclass(frozen=True, kw_only=True)
 class OptionalFolder:
     """Options of a test.

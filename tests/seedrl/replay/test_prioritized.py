@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from seedrl.agents.agent import no_initial_priorities
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
@@ -142,7 +141,7 @@ def test_sequences_may_start_inside_pages_that_have_no_carry() -> None:
 def test_an_agent_without_initial_priorities_is_refused_before_it_acts() -> None:
     build = functools.partial(CONFIG.build, WINDOW, page=_page(7), scale=SCALE)
     with pytest.raises(ConfigError) as caught:
-        build(initial_priorities=no_initial_priorities)
+        build(initial_priorities=None)
     assert str(caught.value).startswith("replay: ")
 
 

@@ -44,6 +44,5 @@ def config() -> Config:
         evaluation=EvaluationConfig(
             episodes=200, interval_steps=10_000, actions="deterministic", target_return=0.95
         ),
-        # Groups of one environment: a completion that has ended waits for no other.
-        launch=LaunchConfig(env_servers=2, groups=64),
+        launch=LaunchConfig(env_servers=2),
     )

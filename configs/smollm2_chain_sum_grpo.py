@@ -58,5 +58,5 @@ def config() -> Config:
         evaluation=EvaluationConfig(episodes=200, interval_steps=640, actions="stochastic"),
         # With its frozen parameters a checkpoint has 340 MB.
         checkpoint=CheckpointConfig(interval_seconds=3000.0),
-        launch=LaunchConfig(env_servers=1, groups=264),
+        launch=LaunchConfig(env_servers=1),
     )

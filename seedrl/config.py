@@ -268,7 +268,8 @@ class LaunchConfig:
     Attributes:
       env_servers: number of env-server processes.
       envs_per_server: environments of each env server; 0, or `--envs`, divides the slots evenly.
-      groups: groups of environments that an env server steps alternately.
+      groups: groups of environments that an env server steps alternately. A token policy has one
+        for each environment.
       local_link: use a Unix socket instead of gRPC for steps on the learner's own host.
     """
 

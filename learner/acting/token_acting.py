@@ -1,9 +1,10 @@
 """The acting thread of token policies: turns in, completions out, whole groups on to learning.
 
-A step that arrives is not answered at once: its rows read their turns and sample, in a
-`TokenGenerator`, and it is answered when the completions of all its rows have ended. An environment
-that is ready for an episode gets the next rollout of `Groups`. An answer names the next one in
-advance, in case it ends its episode: then a rollout of one turn takes a message each way.
+Each environment is a group of its own, so a step is one turn. It is not answered at once: a row of
+a `TokenGenerator` reads the turn and samples, and the step is answered when the completion has
+ended. An environment that is ready for an episode gets the next rollout of `Groups`. An answer
+names the next one in advance, in case it ends its episode: then a rollout of one turn takes a
+message each way.
 """
 
 import functools
@@ -44,7 +45,7 @@ from seedrl.wire.contract import NEXT_MINOR
 
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 # A turn waits for no other: the rows of a cache are filled one by one.
-_RULE = free_running(0.0)
+RULE = free_running(0.0)._replace(is_separate=True)
 # Of a tick: when steps that have arrived are taken.
 _MIDDLE = 0.4
 _CONFIRMING = 2**20  # the first held-out question of confirmations; rounds have fewer
@@ -108,7 +109,7 @@ class TokenActing(Acting):
         self._generators, self._sizes = actor.generators, actor.sizes
         self._slots, self._rows = actor.slots, actor.rows
         self._plan, self._groups = plan, Groups(plan)
-        # By slot: its step, until the slot has an answer; and that, until the step is answered.
+        # By slot: its step, until it has an answer; and the answer.
         self._asked: dict[int, Pending] = {}
         self._actions = np.zeros((actor.end_slot, len(self._sizes.largest)), np.int32)
         self._streams: dict[int, int] = {}  # of each slot that plays
@@ -230,8 +231,7 @@ class TokenActing(Acting):
         self._look_at_round()
         if batch.role == "training" or self.evaluator.is_running:
             self._account(batch, TimeStep(kinds, rewards, (), ()), num_pages=0)
-        for item in batch.pending:
-            self._asked |= dict.fromkeys(item.group.slots.tolist(), item)
+        self._asked.update(zip(slots, batch.pending, strict=True))
         self._streams.update(zip(slots, streams, strict=True))
         for slot, kind, turn in zip(slots, kinds.tolist(), turns, strict=True):
             self._take_row(slot, kind, turn, batch.role)
@@ -274,32 +274,15 @@ class TokenActing(Acting):
         training = self._ready["training"]
         while training and not is_complete and (number := self._take_number()) is not None:
             self._give(training.popleft(), "training", number)
-        if not is_complete:
-            self._let_others_go_on()
         self._look_at_round()
         while self.evaluator.is_running and self._ready["evaluation"]:
             slot = self._ready["evaluation"].popleft()
-            # Of no question: played because others of its group may wait for the answer. So each
-            # round has all of its questions, with all of their answers.
+            # Of no question: it counts for nothing. So each round has all of its questions.
             number = -1 - slot
             if self.evaluator.counts(slot):
                 number, self._next_held_out = self._next_held_out, self._next_held_out + 1
             self._episodes.questions[slot] = number // self.evaluator.rollouts_per_question
             self._give(slot, "evaluation", number)
-
-    def _let_others_go_on(self) -> None:
-        # A step is answered as a whole. Rows without a question may wait for the very rollouts that
-        # other rows of their step play, and these for them. So they are asked one that counts for
-        # nothing, and are ready again with their next row.
-        waiting = self._ready["training"]
-        groups = (self._asked[slot].group for slot in waiting)
-        for group in {id(each): each for each in groups if len(each.slots) > 1}.values():
-            slots = group.slots.tolist()
-            own = [slot for slot in slots if slot in self._asked]
-            if len(own) < len(slots) and set(own) <= set(waiting):
-                for slot in own:
-                    waiting.remove(slot)
-                    self._reply(slot, completion_row(self._sizes, (), self._seed_of("training", 0)))
 
     def _seed_of(self, role: Role, number: int) -> int:
         # Of the question of a rollout.
@@ -332,10 +315,7 @@ class TokenActing(Acting):
 
     def _reply(self, slot: int, action: np.ndarray) -> None:
         self._actions[slot] = action
-        step = self._asked.pop(slot)
-        # A group's step is answered when all of its rows have an answer.
-        if self._asked.keys().isdisjoint(step.group.slots.tolist()):
-            self._answered.append(step)
+        self._answered.append(self._asked.pop(slot))
 
     def _send_answers(self) -> None:
         if not self._answered:
@@ -457,7 +437,7 @@ def _joined(steps: list[Pending]) -> Batch:
         role=steps[0].group.role,
         oldest_arrival=steps[0].arrival,
         number=0,
-        rows=_RULE.rows(slots),
+        rows=RULE.rows(slots),
     )
 
 
@@ -514,7 +494,7 @@ def on_tokens(config: Config) -> ActingKind:
         page_steps=1,
         page=lambda _, __: jax.eval_shape(lambda: Page(padding(agent.network.context), ())),
         page_rows=lambda _: (agent.group,),
-        rules=(_RULE, _RULE),
+        rules=(RULE, RULE),
         at_rest=TOKENS,
         actor=lambda _, spec, __, **own: TokenActor(agent, spec, **own),
         acting=functools.partial(TokenActing, plan=plan),

@@ -31,6 +31,8 @@ class BatchRule(NamedTuple):
     # All slots fill their pages together: while they are not at the same row, because a stream has
     # started, all of them start their pages again.
     is_aligned: bool = False
+    # Each slot is a group of its own: no environment waits for the answers of others.
+    is_separate: bool = False
 
 
 def free_running(deadline_seconds: float) -> BatchRule:

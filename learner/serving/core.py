@@ -9,7 +9,7 @@ import numpy as np
 from learner.serving.batching import BatchQueue, BatchRule, Pending
 from learner.serving.leases import Group, Lease, Role, SlotTable
 from seedrl.types import StepType
-from seedrl.wire.contract import RESET_MINOR
+from seedrl.wire.contract import MOST_GROUPS, RESET_MINOR
 from seedrl.wire.framing import WireError
 
 # Of the step types of a message, as bytes: every message passes here, and most are so short that
@@ -89,7 +89,9 @@ class Serving:
         holder: object = None,
     ) -> Lease:
         """Reserves slots; see `SlotTable.lease`."""
-        lease = self.slots.lease(num_envs, num_groups, peer, holder=holder)
+        if is_separate := self.rule.is_separate:
+            num_envs = min(num_envs, MOST_GROUPS)
+        lease = self.slots.lease(num_envs, num_groups, peer, holder=holder, is_separate=is_separate)
         for group in lease.groups:
             group.seeds = self.slots.seeds(group, repeats_unused=self.rule.is_complete)
         return lease

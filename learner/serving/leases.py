@@ -186,10 +186,11 @@ class SlotTable:
         peer: str,
         *,
         holder: object = None,
+        is_separate: bool = False,
     ) -> Lease:
         """Reserves at most `num_envs` free slots, the lowest of each range; see `deal`.
 
-        Raises NoFreeSlotError.
+        With `is_separate` each is a group. Raises NoFreeSlotError.
         """
         dealt = deal(self.free, num_envs, self.ranges, num_groups=num_groups)
         taken = [free[:number] for free, number in zip(self._free, dealt, strict=True)]
@@ -206,7 +207,10 @@ class SlotTable:
         key, num_missing = secrets.randbits(64) or 1, num_envs - sum(dealt)
         lease = Lease(self._num_leases, key, peer, num_missing, holder)
         self.leases[lease.number] = lease
-        for place, slots in grouped(taken, self.ranges, num_groups):
+        groups = grouped(taken, self.ranges, num_groups)
+        if is_separate:
+            groups = [(place, [slot]) for place, slots in groups for slot in slots]
+        for place, slots in groups:
             lease.groups.append(self._open(lease, place, np.array(slots, np.int32)))
         return lease
 

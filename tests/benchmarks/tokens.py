@@ -59,9 +59,7 @@ def lengths_config(longest: int, mean_length: int, size: str = "small") -> Confi
         # So far ahead that acting never waits for groups to be taken.
         replay=GroupQueueConfig(max_lag_updates=4),
         learning=LearningConfig(batch_sequences=128, total_steps=ENDLESS),
-        launch=LaunchConfig(
-            env_servers=_ENV_SERVERS, envs_per_server=_SLOTS // _ENV_SERVERS, groups=_SLOTS
-        ),
+        launch=LaunchConfig(env_servers=_ENV_SERVERS, envs_per_server=_SLOTS // _ENV_SERVERS),
     )
 
 

@@ -23,7 +23,7 @@ from envs_server.groups import EnvGroup
 from envs_server.tokens import TokenGym
 from learner.acting.evaluator import Evaluator, Score
 from learner.acting.loop import Totals
-from learner.acting.token_acting import TokenActing, TokenActor
+from learner.acting.token_acting import RULE, TokenActing, TokenActor
 from learner.acting.token_groups import (
     GroupPlan,
     Groups,
@@ -34,7 +34,7 @@ from learner.acting.token_groups import (
 from learner.evaluate import _actor, _Player
 from learner.report.metrics import Metrics
 from learner.runtime.channel import ActorLearnerChannel, RateLimiter, VersionedParams
-from learner.serving.batching import Pending, free_running, lock_step
+from learner.serving.batching import Pending, lock_step
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Lease, SlotTable
@@ -256,7 +256,7 @@ def _world(
     metrics, sizes = Metrics(folder), token_tasks.reverse(**_TASK).spec
     evaluation = {"interval_steps": 1, "episodes": 3, **(evaluation or {})}
     slots = SlotTable(training=6, evaluation=2, seed=3)
-    hub = Hub(Serving(slots, page_steps=1, rule=free_running(0.0)), EnvironmentConfig(id="Some-v0"))
+    hub = Hub(Serving(slots, page_steps=1, rule=RULE), EnvironmentConfig(id="Some-v0"))
     params = jax.tree.map(jnp.asarray, random_params(network))
     limiter = QueueLimiter(batch_per_device=4, num_devices=1, ahead_updates=2)
     first = [VersionedParams(params, 0, 0)]
@@ -468,10 +468,10 @@ def test_without_lag_groups_do_not_depend_on_who_plays_them(
 
 @pytest.mark.parametrize("max_lag", [0, 1])
 @pytest.mark.parametrize("factory", [token_tasks.reverse, Endless])
-def test_rows_that_are_answered_together_never_wait_for_each_other(
+def test_environments_that_were_offered_as_one_group_never_wait_for_each_other(
     network: DecoderConfig, tmp_path: Path, max_lag: int, factory: Any
 ) -> None:
-    """Six slots of one group, and questions for fewer: none was ever answered."""
+    """Six training slots, and questions for fewer: in one group none would ever be answered."""
     with _world(network, tmp_path, plan=_PLAN._replace(max_lag_updates=max_lag)) as world:
         peers = [Peer(world.hub, size, factory, num_groups=1) for size in (5, 3)]
         world.acting._poll_seconds, next_batch = 1.0, world.hub.next_batch
@@ -488,7 +488,7 @@ def test_rows_that_are_answered_together_never_wait_for_each_other(
         assert world.channel.learned_version > 10
         if factory is token_tasks.reverse:
             _assert_each_group_is_right(world)
-        assert max(len(group.slots) for peer in peers for group in peer.lease.groups) > 2
+        assert all(len(group.slots) == 1 for peer in peers for group in peer.lease.groups)
         accounts = {**world.hub.ledger(), **world.acting.accounts(at_rest=True)}
         assert residues(accounts, TOKENS) == []
 

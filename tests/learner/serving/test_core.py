@@ -438,6 +438,16 @@ def test_a_round_does_not_wait_for_an_env_server_that_a_failure_has_ended(rule: 
     assert queue.target_rows == 3
 
 
+def test_slots_that_wait_for_no_others_are_groups_of_their_own() -> None:
+    slots = SlotTable(training=1200, evaluation=100, seed=0)
+    rule = free_running(0.0)._replace(is_separate=True)
+    lease = Serving(slots, page_steps=K, rule=rule).lease(5, 2, "peer")
+    assert [group.slots.tolist() for group in lease.groups] == [[0], [1], [2], [3], [1200]]
+    # No more than a message can number; it need not ask again for the others.
+    largest = Serving(slots, page_steps=K, rule=rule).lease(1299, 2, "peer")
+    assert (len(largest.groups), largest.num_missing) == (1000, 0)
+
+
 def test_rows_are_in_slot_order_whichever_group_has_them() -> None:
     serving = _in_lock_step()
     leases = [serving.lease(1, 1, peer) for peer in "abcd"]

@@ -60,6 +60,10 @@ class Progress(enum.IntEnum):
     NONE, BUILT, RESET, STEPPED, ENDED = range(5)  # ENDED: has ended an episode
 
 
+# As plain names: each step of each group is noted, and a member of an enum takes as long as that.
+_STEPPED, _ENDED, _LAST = Progress.STEPPED, Progress.ENDED, StepType.LAST.value
+
+
 class Failures:
     """Counts the failures of each of an env server's environments, over all its leases.
 
@@ -94,9 +98,8 @@ class Failures:
 
     def stepped(self, step_type: np.ndarray) -> None:
         """Notes what the rows of a step show."""
-        if self.progress < Progress.ENDED and step_type.any():  # FIRST is 0
-            has_ended = (step_type >= StepType.LAST).any()
-            self.progress = Progress.ENDED if has_ended else Progress.STEPPED
+        if self.progress < _ENDED and (latest := max(step_type.tobytes())):  # FIRST is 0
+            self.progress = _ENDED if latest >= _LAST else _STEPPED
 
     def failed(self, position: int | None, where: str, error: BaseException) -> str:
         """Counts a failure.

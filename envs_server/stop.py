@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Self
 
 from seedrl.exit_codes import ExitCode
 
@@ -88,22 +89,24 @@ class HangLimit:
         self._pid = os.getpid()
         _start("hang limit", self._watch)
 
-    @contextlib.contextmanager
-    def limit(self, seconds: float) -> Iterator[None]:
-        """Inside, the calling thread works for so long at most; 0 for ever."""
+    def limit(self, seconds: float) -> Self:
+        """In `with`: the calling thread works for so long at most; 0 for ever."""
         if seconds:
             self._until, self._thread = time.monotonic() + seconds, threading.get_ident()
         if seconds != self._seconds:  # it may let no thread look, from now on
             self._seconds = seconds
             self._look()
-        try:
-            yield
-        finally:
-            # A fork that an environment has made, and that came back from its step: the connection
-            # to the learner, to which it would write next, is not its own.
-            if os.getpid() != self._pid:
-                os._exit(ExitCode.OK)
-            self._until = math.inf
+        return self
+
+    # Not a generator's context: each step of each group passes here.
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        # A fork that an environment has made, and that came back from its step: the connection to
+        # the learner, to which it would write next, is not its own.
+        if os.getpid() != self._pid:
+            os._exit(ExitCode.OK)
+        self._until = math.inf
 
     def _watch(self) -> None:
         while True:

@@ -534,6 +534,7 @@ class Reports:
             command=command,
             to_allow=tuple(to_allow(to_json(self._config))),
             has_bounds=not acts_on_tokens(self._config),
+            decay_steps=getattr(self._config.agent, "learning_rate_decay_steps", 0),
         )
 
 

@@ -80,19 +80,31 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
     # Before shapes: two classes may have arrays of the same ones.
     if classes := [line for line in differences if re.match(r"agent\.(\w+\.)*type: ", line)]:
         raise _misfit(checkpoint, config, classes[:1])
-    taken, steps = checkpoint.meta["env_steps"], config.learning.total_steps
     # A run that is over may be started again as it was: it ends as it has ended before.
-    if steps <= taken and any(line.startswith("learning.total_steps:") for line in differences):
-        raise ConfigError(
-            f"learning.total_steps: expected more than {taken:,}, the environment steps that the "
-            f"run in {checkpoint.path.parent.parent} has taken, got {steps:,}"
-        )
+    if any(line.startswith("learning.total_steps:") for line in differences):
+        _require_steps(checkpoint, config)
     # A checkpoint holds the spec of its environment, from which the shapes follow.
     agent = build_agent(config.agent, saved_spec(checkpoint.meta["env_spec"]))
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     state: LearnerState = jax.eval_shape(functools.partial(initial_state, agent), key)
     with naming_fields(checkpoint, config, "agent"):
         stored_arrays.require_fit(checkpoint.path, state._asdict())
+
+
+def _require_steps(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
+    # For a run that shall take another number of steps than before.
+    taken, steps = checkpoint.meta["env_steps"], config.learning.total_steps
+    if steps <= taken:
+        raise ConfigError(
+            f"learning.total_steps: expected more than {taken:,}, the environment steps that the "
+            f"run in {checkpoint.path.parent.parent} has taken, got {steps:,}"
+        )
+    # The run would act on, and learn nothing.
+    if 0 < (decay := getattr(config.agent, "learning_rate_decay_steps", 0)) < steps:
+        raise ConfigError(
+            "agent.learning_rate_decay_steps: expected 0, or at least learning.total_steps "
+            f"({steps:,}), because the learning rate is 0 after them, got {decay:,}"
+        )
 
 
 def take_over(

@@ -240,6 +240,7 @@ class Summary(NamedTuple):
     command: str = ""  # of the user
     to_allow: tuple[str, ...] = ()  # code that the configuration names and that is not installed
     has_bounds: bool = True  # `seedrl bounds` can measure it
+    decay_steps: int = 0  # environment steps after which the learning rate is 0, if above 0
 
     @property
     def has_missed(self) -> bool:
@@ -300,7 +301,8 @@ def _updates(summary: Summary) -> str:
 
 def resume_command(summary: Summary) -> str:
     """The command that continues the run, beyond the limit that has ended it."""
-    status = summary.status
+    status, steps = summary.status, str(2 * summary.status.total_steps)
+    is_complete = status.env_steps >= status.total_steps
     if summary.command.startswith(("seedrl train ", "seedrl resume ")):
         words = ["seedrl", "resume", str(summary.workdir)]
         words += ["--allow", *summary.to_allow] if summary.to_allow else []
@@ -308,10 +310,11 @@ def resume_command(summary: Summary) -> str:
         words = resuming(summary.command, summary.workdir)
     # With the same limit the run would end at once.
     for is_reached, flag, value in (
+        (is_complete, "--learning.total-steps", steps),
         (
-            status.env_steps >= status.total_steps,
-            "--learning.total-steps",
-            str(2 * status.total_steps),
+            is_complete and 0 < summary.decay_steps < int(steps),
+            "--agent.learning-rate-decay-steps",
+            steps,
         ),
         (summary.confirmed_updates is not None, "--evaluation.target-return", "None"),
         (status.reason.startswith(OUT_OF_TIME), "--learning.max-seconds", "None"),

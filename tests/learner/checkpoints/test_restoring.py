@@ -216,6 +216,16 @@ def test_fewer_steps_than_were_taken_are_refused_unless_the_run_had_no_more(tmp_
         with pytest.raises(ConfigError) as caught:
             require_fit(found, _with_steps(total_steps))
         assert "learning.total_steps" in str(caught.value) and "120" in str(caught.value)
+    # With a learning rate of 0 it would learn nothing from the steps that are added.
+    for decay_steps in (0, 100, 150):
+        mine = with_fields(_with_steps(150), {"agent.learning_rate_decay_steps": decay_steps})
+        if decay_steps != 100:
+            require_fit(found, mine)
+            continue
+        with pytest.raises(
+            ConfigError, match=r"agent.learning_rate_decay_steps: .*\(150\).* got 100"
+        ):
+            require_fit(found, mine)
 
 
 ARRAYS = {

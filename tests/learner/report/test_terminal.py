@@ -163,6 +163,14 @@ def test_the_command_that_resumes_lifts_the_limit_that_has_ended_the_run() -> No
     ):
         summary = with_({"env_steps": 10, "reason": reason}, command="seedrl train x")
         assert resume_command(summary) == f"seedrl resume /my/run {flag}"
+    # Else the run would go on with a learning rate of 0.
+    for decay_steps, flag in (
+        (0, ""),
+        (50_000, " --agent.learning-rate-decay-steps 100000"),
+        (100_000, ""),
+    ):
+        found = resume_command(SUMMARY._replace(decay_steps=decay_steps))
+        assert found == f"seedrl resume /my/run --learning.total-steps 100000{flag}"
 
 
 def test_the_command_that_resumes_is_the_users_own() -> None:

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from learner.acting.evaluator import Score
-from learner.checkpoints.restoring import digests
+from learner.checkpoints.restoring import digests, is_other_task
 from learner.checkpoints.run_folder import RunFolder
 from learner.learning.loop import Snapshot
 from learner.multihost.agreement import require_equal
@@ -65,7 +65,9 @@ class Checkpointer:
         self._metrics, self._listener = metrics, listener
         self._clock = clock
         self._hosts, best = session.system.hosts, folder.best()
-        self._best_return = -math.inf if best is None else best_return(best)
+        # Returns of two environments are not on one scale.
+        is_comparable = best is not None and not is_other_task(best, config)
+        self._best_return = best_return(best) if best and is_comparable else -math.inf
         self._has_learned = False
         self._next_save = clock() + config.checkpoint.interval_seconds
         # What `_counts` gave when the run was last saved in this session.

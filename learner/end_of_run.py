@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from learner.checkpoints.restoring import is_other_task
 from learner.checkpoints.run_records import rounds_since_best
 from learner.multihost.agreement import Hosts
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
@@ -185,11 +186,12 @@ def ended_earlier(
         and evaluation.final_seconds > 0
         and _is_new(checkpoint.step, rounds[-1] if rounds else None)
     )
-    # A run that was trained with another target, or none, is not over.
+    # A run that was trained with another target, or none, or in another environment is not over.
     is_confirmed = (
         target is not None
         and "params_updates" in meta  # its parameters have confirmed the target
         and "evaluation.target_return" not in changes(meta["config"], to_json(config))
+        and not is_other_task(checkpoint, config)
     )
     if is_confirmed:
         why = f"target {target:g} was confirmed"

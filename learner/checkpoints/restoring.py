@@ -27,15 +27,14 @@ from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Tree
 
 _MOST_DIFFERENCES = 3
+_TASK = ("environment.id", "environment.arguments", "environment.wrappers")
 # Fields on which it depends what stored experience means, though its arrays have the same shapes.
 _EXPERIENCE = (
-    "environment.id",
-    "environment.arguments",
-    "environment.wrappers",
+    *_TASK,
     "agent.group",  # rollouts with the same question
 )
 # Fields on which the discounted sums of rewards depend.
-_REWARDS = ("environment.id", "environment.arguments", "environment.wrappers", "agent.gamma")
+_REWARDS = (*_TASK, "agent.gamma")
 # The parts of a checkpoint, as the first words of the arrays' names.
 PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay")
 
@@ -183,6 +182,11 @@ def _misfit(checkpoint: checkpoints.Checkpoint, config: Config, fields: list[str
         f"takes the run's own, a new --workdir starts another run, with `--init-from {run} "
         "--init-from-partial` from those of its parameters that fit"
     )
+
+
+def is_other_task(checkpoint: checkpoints.Checkpoint, config: Config) -> bool:
+    """True if the scores of the checkpoint's run are of another environment."""
+    return bool(_changed(checkpoint, config, _TASK))
 
 
 def other_experience(checkpoint: checkpoints.Checkpoint, config: Config) -> str:

@@ -15,6 +15,7 @@ from learner.runtime.watchdog import Watchdog
 from seedrl import checkpoints, stored_arrays
 from seedrl.config import CheckpointConfig, Config, LoggingConfig
 from seedrl.errors import CheckpointError
+from seedrl.fields import with_fields
 from tests.learner.checkpoints.snapshots import CONFIG, checkpointer
 from tests.learner.report.listener import Heard
 from tests.patience import SECONDS, wait_until
@@ -177,6 +178,11 @@ def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) ->
     restored = stored_arrays.read_tree(found.path, {"params": {"core": np.zeros(2, np.float32)}})
     assert restored["params"]["core"].tolist() == [5.0, 5.0]
     assert checkpoints.choose(tmp_path).step == 5  # the newest is another
+    # Of a run that is resumed, but for scores of another environment.
+    for arguments, expected in (("{}", 5.0), ('{"gravity": 20}', 1.0)):
+        config = with_fields(CONFIG, {"environment.arguments": arguments})
+        _goes_on(checkpointer(tmp_path, config=config), 6, _scored(1.0, 6))
+        assert checkpoints.best_return(checkpoints.choose(tmp_path, is_best=True)) == expected
 
 
 def test_what_scored_highest_is_saved_even_if_the_state_is_not_and_tried_again(

@@ -25,6 +25,7 @@ from seedrl.config import Config, LearningConfig
 from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.fields import with_fields
 from tests.learner.multihost.linked import linked
 from tests.learner.report.listener import Heard
 
@@ -91,6 +92,8 @@ def test_a_run_that_has_confirmed_its_target_is_over() -> None:
         (confirmed, None, None, None),
     ):
         assert _ended(_config(now), saved=saved, **meta) == expected
+    harder = with_fields(_config(0.9), {"environment.arguments": '{"length": 0.9}'})
+    assert _ended(harder, saved=0.9, **confirmed) is None
     # The file of a class may have moved since.
     moved = to_json(_config(0.9)).replace("seedrl.agents.r2d2:R2D2Config", "/gone/own.py:Own")
     assert _ended(_config(0.9), config=moved, **confirmed) == ExitCode.OK

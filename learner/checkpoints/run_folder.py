@@ -1,7 +1,9 @@
 """The directory of a run: which process owns it, and what is written there at its start."""
 
+import contextlib
 import logging
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import Literal
@@ -16,6 +18,8 @@ from seedrl.errors import CheckpointError
 _logger = logging.getLogger(__name__)
 
 Resume = Literal["auto", "never", "must"]
+# In a line of command.txt, with a space before each.
+_INIT_FROM = re.compile(r" --init[-_]from(?:[-_]partial\b|[= ](?:'[^']*'|[^' ])+)")
 
 
 class RunFolder:
@@ -41,7 +45,7 @@ class RunFolder:
             config, again = self.path / run_files.CONFIG, ""
             if config.exists():  # of a run that has never saved
                 again = shlex.join(["seedrl", "train", str(config), "--workdir", str(self.path)])
-                again = f": {again}"
+                again = f": {again}{self._init_from()}"
             raise CheckpointError(
                 f"expected a checkpoint to resume from in {self.checkpoints}, found none; check "
                 f"the directory, or start the run again by --resume auto{again}"
@@ -50,6 +54,14 @@ class RunFolder:
             # Damaged ones: counted as kept, they would have an older intact one deleted.
             supersede(self.checkpoints, after=found.path)
         return found
+
+    def _init_from(self) -> str:
+        # The parameters that the run started with: only its command names them.
+        with contextlib.suppress(OSError):
+            commands = run_files.read_regular(self.path / run_files.COMMANDS)
+            line = commands.decode(errors="replace").rstrip("\n").rpartition("\n")[2]
+            return "".join(_INIT_FROM.findall(line))
+        return ""
 
     def best(self) -> Checkpoint | None:
         """The best checkpoint; None also if it is damaged, which is logged as an error."""

@@ -59,6 +59,13 @@ def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path:
             folder.checkpoint("must")
         command = f"seedrl train {tmp_path}/config.json --workdir {tmp_path}"
         assert (command in str(caught.value)) == has_config
+    # Without them it would start from other parameters.
+    begins = "--init-from 'a run' --init-from-partial"
+    for line in ("seedrl train x --init-from b", f"seedrl train x {begins} --seed 3"):
+        folder.record_command(line)
+    with pytest.raises(CheckpointError) as caught:
+        folder.checkpoint("must")
+    assert str(caught.value).endswith(f"{command} {begins}")
     for step in (3, 7):
         path = _save(folder, step)
     found = [folder.checkpoint(resume) for resume in ("auto", "must", "never")]

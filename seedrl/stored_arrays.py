@@ -100,14 +100,17 @@ def fitting(
     """`tree` with those of `arrays` that fit in place of its own; their paths; the others'.
 
     An array fits if its path, shape and dtype are the same, and so are those of all arrays beside
-    it: a layer's bias without its kernel, or a mean without its count, would mean nothing.
+    it: a layer's bias without its kernel, or a mean without its count, would mean nothing. LoRA,
+    which adds nothing at first, may be missing.
     """
     own = named(tree)
     wanted = {name: _type_of(a) for name, a in own.items() if math.prod(a.shape)}
     stored = {name: _type_of(a) for name, a in arrays.items()}
     parents = {name: name.rpartition("/")[0] for name in wanted | stored}
-    changed = {parents[name] for name in parents if wanted.get(name) != stored.get(name)}
-    taken = [name for name in wanted if parents[name] not in changed]
+    added = {name for name in wanted.keys() - stored.keys() if "/lora_" in name}
+    differing = (name for name in parents if wanted.get(name) != stored.get(name))
+    changed = {parents[name] for name in differing if name not in added}
+    taken = [name for name in wanted if parents[name] not in changed and name not in added]
     leaves = [arrays[name] if name in taken else leaf for name, leaf in own.items()]
     fitted: dict[str, Any] = jax.tree.unflatten(jax.tree.structure(dict(tree)), leaves)
     return fitted, taken, [name for name in own if name not in taken]

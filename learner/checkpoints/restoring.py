@@ -141,7 +141,8 @@ def take_over(
 
 
 def _layers(names: list[str]) -> str:
-    return ", ".join(dict.fromkeys(name.rpartition("/")[0] for name in names))
+    # `query` of `query/kernel`, and `query/lora` of `query/lora_a`.
+    return ", ".join(dict.fromkeys(re.sub(r"(/lora)?[/_][^/]*$", r"\1", name) for name in names))
 
 
 def _other_meanings(checkpoint: checkpoints.Checkpoint, spec: EnvSpec) -> list[str]:

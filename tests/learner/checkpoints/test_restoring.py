@@ -27,7 +27,9 @@ from seedrl.config import Config
 from seedrl.config_io import load, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.fields import with_fields
+from seedrl.networks import decoder
 from seedrl.networks.config import QNetworkConfig
+from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.buffer import ReplayState
 from seedrl.replay.index import PageIndex
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
@@ -201,6 +203,27 @@ def test_statistics_of_other_rewards_do_not_fit(tmp_path: Path) -> None:
         expected = before if is_taken else before._replace(returns=fresh.returns)
         jax.tree.map(np.testing.assert_array_equal, taken, expected)
         assert ("params/returns;" in text) == (not is_taken)
+
+
+def test_a_network_without_lora_is_whole_for_one_with_it(tmp_path: Path) -> None:
+    plain = DecoderConfig(vocabulary=8, layers=1, width=8, heads=2, kv_heads=2, ffn=8, context=8)
+    before = decoder.init(plain, jax.random.key(0))
+    fresh = decoder.init(dataclasses.replace(plain, lora_rank=2), jax.random.key(1))
+    meta = {"config": to_json(CONFIG), "env_spec": encode_spec(SPEC)}
+    found = checkpoints.Checkpoint(5, tmp_path, meta)
+    saved, new = (stored_arrays.named({"params": tree}) for tree in (before, fresh))
+    params, text = take_over((found, saved), fresh, CONFIG, SPEC, is_partial=True)
+    lora, taken = text.removeprefix("parameters fresh: ").split("; taken: ")
+    names = ("query", "key", "value", "output", "gate", "up", "down")
+    assert set(lora.split(", ")) == {f"params/layers/{name}/lora" for name in names}
+    assert "params/layers/query" in taken.split(", ")
+    for name, leaf in stored_arrays.named({"params": params}).items():
+        np.testing.assert_array_equal(leaf, (new if "/lora" in name else saved)[name])
+    # With LoRA of another rank, or with one that is not wanted, a layer is another one.
+    for rank in (3, 0):
+        other = decoder.init(dataclasses.replace(plain, lora_rank=rank), jax.random.key(1))
+        _, text = take_over((found, new), other, CONFIG, SPEC, is_partial=True)
+        assert "params/layers/query" not in text.split("; taken: ")[1].split(", ")
 
 
 def _with_steps(total_steps: int) -> Config:

@@ -27,6 +27,12 @@ from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Tree
 
 _MOST_DIFFERENCES = 3
+# Of differences: the same array, in other heads, is another network.
+_OTHER_HEADS = re.compile(r"agent\.network\.(kv_)?heads: ")
+# Another class, other heads, or a number with which only a new run starts.
+_OTHER_AGENT = re.compile(
+    rf"agent\.(\w+\.)*type: |agent\.initial_temperature: |{_OTHER_HEADS.pattern}"
+)
 _TASK = ("environment.id", "environment.arguments", "environment.wrappers")
 # Fields on which it depends what stored experience means, though its arrays have the same shapes.
 _EXPERIENCE = (
@@ -76,9 +82,9 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
             "starts a new run from them"
         )
     differences = difference(checkpoint.meta["config"], to_json(config))
-    # Before shapes: two classes may have arrays of the same ones.
-    if classes := [line for line in differences if re.match(r"agent\.(\w+\.)*type: ", line)]:
-        raise _misfit(checkpoint, config, classes[:1])
+    # Before shapes: the arrays may have the same ones.
+    if others := [line for line in differences if _OTHER_AGENT.match(line)]:
+        raise _misfit(checkpoint, config, others[:1])
     # A run that is over may be started again as it was: it ends as it has ended before.
     if any(line.startswith("learning.total_steps:") for line in differences):
         _require_steps(checkpoint, config)
@@ -121,20 +127,21 @@ def take_over(
     if is_partial and normalizes and _changed(checkpoint, config, _REWARDS):
         saved = {n: a for n, a in saved.items() if not n.startswith("params/returns/")}
     fitted, taken, fresh = stored_arrays.fitting(saved, {"params": params})
-    meanings = _other_meanings(checkpoint, spec)
+    # This run's fields are expected, the other way round than for a resume.
+    changed = difference(to_json(config), checkpoint.meta["config"])
+    meanings = _other_meanings(checkpoint, spec) + list(filter(_OTHER_HEADS.match, changed))
     if is_partial and taken:
         # The line may be cut at its end.
         text = f"parameters fresh: {_layers(fresh) or 'none'}; taken: {_layers(taken)}"
         return fitted["params"], "; ".join([text, *meanings])
     differences = stored_arrays.tree_difference(saved, {"params": params}) + meanings
     if differences:
-        # What else differs in the agent, such as a learning rate, is no obstacle. This run's fields
-        # are expected, the other way round than for a resume.
-        changed = difference(to_json(config), checkpoint.meta["config"])
+        # What else differs in the agent, such as a learning rate, is no obstacle.
         fields = [line for line in changed if line.startswith("agent.network.")]
+        named = dict.fromkeys([*fields, *differences[:_MOST_DIFFERENCES]])
         raise ConfigError(
             f"--init-from: the parameters of {checkpoint.path} do not fit the network of "
-            f"this run: {'; '.join([*fields, *differences[:_MOST_DIFFERENCES]])}. hint: "
+            f"this run: {'; '.join(named)}. hint: "
             "--init-from-partial takes those that fit, if any"
         )
     return fitted["params"], ""

@@ -59,7 +59,8 @@ class SacConfig(NormalizationConfig):
         the temperature. Paper: 3e-4.
       learning_rate_decay_steps: environment steps over which all three rates fall linearly to 0; 0
         keeps them, as the paper does. The metric `learning_rate` is then the actor's.
-      initial_temperature: first value of alpha, the weight of the entropy. The authors' code: 1.
+      initial_temperature: first value of alpha, the weight of the entropy; with `--init-from` it is
+        the other run's. The authors' code: 1.
       target_entropy: entropy that the temperature aims at, in nats, for actions in [-1, 1]; None is
         minus the number of elements of an action. Paper: the same.
       tau: part of the way that target critics go to the critics at each update. Paper: 0.005.

@@ -148,6 +148,26 @@ def test_another_class_of_agent_is_refused_by_its_field(tmp_path: Path) -> None:
         assert "agent.type" in str(caught.value)
 
 
+def test_fields_that_the_same_arrays_cannot_follow_are_refused(tmp_path: Path) -> None:
+    config = load("pendulum_sac")
+    found = checkpoints.Checkpoint(5, tmp_path, {"config": to_json(config)})
+    with pytest.raises(ConfigError, match="agent.initial_temperature: expected 1.0, got 0.5"):
+        require_fit(found, with_fields(config, {"agent.initial_temperature": 0.5}))
+
+    config = load("reverse_grpo")
+    meta = {"config": to_json(config), "env_spec": encode_spec(SPEC)}
+    found = checkpoints.Checkpoint(5, tmp_path, meta)
+    mine = with_fields(config, {"agent.network.heads": 4, "agent.network.kv_heads": 4})
+    with pytest.raises(ConfigError, match="agent.network.heads: expected 8, got 4"):
+        require_fit(found, mine)
+    params = {"kernel": np.ones(3, np.float32)}
+    initial = found, stored_arrays.named({"params": params})
+    with pytest.raises(ConfigError, match="agent.network.heads: expected 4, got 8"):
+        take_over(initial, params, mine, SPEC, is_partial=False)
+    _, text = take_over(initial, params, mine, SPEC, is_partial=True)
+    assert "agent.network.heads: expected 4, got 8" in text
+
+
 @pytest.mark.parametrize(
     ("before", "now", "is_same"),
     [

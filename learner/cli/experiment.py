@@ -58,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
     runs = checked_runs(options.grid)
     folder = options.workdir or Path("runs") / options.grid.stem
     for name, planned in runs.items():
-        check_same(folder / name, planned)
+        check_same(folder / name, planned, train.read(planned)[1])
     if options.dry_run:
         for name, planned in runs.items():
             words = ["seedrl", "train", *planned, "--workdir", str(folder / name)]

@@ -5,6 +5,7 @@ How far a run is, is read from the files of its folder: an experiment is resumed
 again.
 """
 
+import contextlib
 import itertools
 import re
 import shlex
@@ -22,7 +23,8 @@ from learner.checkpoints.run_records import read_final_score, read_run
 from learner.processes.env_servers import Child, child_environment
 from learner.report.status import STOPPED
 from seedrl import run_files
-from seedrl.config_io import to_allow
+from seedrl.config import OWN_SERVING, Config
+from seedrl.config_io import changes, to_allow, to_json
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.run import leaves_of, words_of
@@ -36,6 +38,11 @@ _ITS_OWN = {"workdir": "--workdir", "seed": "seeds", "resume": "the same command
 _DONE = frozenset({ExitCode.OK, ExitCode.TARGET_MISSED})
 # What may grow: a run of fewer steps is trained on.
 _MAY_GROW = "--learning.total-steps"
+# Starts of fields that do not make it another run.
+_MAY_DIFFER = (
+    *("learning.total_steps", "launch.", "logging.", "checkpoint."),
+    *(f"serving.{name}" for name in OWN_SERVING),
+)
 _ENDING = f"{STOPPED} the end of the experiment"
 # A command that continues a run without other options, as a run's summary names it.
 _AS_IT_WAS = re.compile("seedrl resume (?!.* --(?!allow ))")
@@ -225,8 +232,11 @@ def has_score(folder: Path, episodes: int) -> bool:
     return kept is not None and kept.episodes >= episodes and not kept.exploration
 
 
-def check_same(folder: Path, planned: Sequence[str]) -> None:
-    """Raises ConfigError if the folder holds a run of other options; only its steps may grow."""
+def check_same(folder: Path, planned: Sequence[str], config: Config) -> None:
+    """Raises ConfigError if the folder holds another run than planned; only its steps may grow.
+
+    `config`: of these words, by its file as it is now.
+    """
     command = command_of(folder)
     if command is None:
         return
@@ -235,6 +245,15 @@ def check_same(folder: Path, planned: Sequence[str]) -> None:
             f"{folder}: expected the run `seedrl train {shlex.join(planned)}`, found "
             f"`{command}`; choose another --workdir, or remove that directory"
         )
+    with contextlib.suppress(FileNotFoundError):
+        saved = read_regular(folder / run_files.CONFIG).decode()
+        for field, (before, now) in changes(saved, to_json(config)).items():
+            # A field that its version did not have is what it was by default.
+            if before != "nothing" and not field.startswith(_MAY_DIFFER):
+                raise ConfigError(
+                    f"{folder}: expected {field} {now}, as in the config file, found {before}; "
+                    "choose another --workdir, or remove that directory"
+                )
 
 
 def command_of(folder: Path) -> str | None:

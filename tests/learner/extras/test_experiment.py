@@ -14,8 +14,11 @@ from learner.extras.experiment import (
 )
 from learner.processes.locks import lock
 from learner.report.status import STOPPED
+from seedrl import config_io
+from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.fields import with_fields
 
 SMALL = 'configs = ["cartpole_r2d2"]\nseeds = [0]\n'
 
@@ -202,6 +205,14 @@ def test_a_grid_becomes_folders_of_runs(tmp_path: Path, capfd: pytest.CaptureFix
     # The same again has nothing to do.
     assert main(["experiment", "my_grid.toml"]) == 0
     assert capfd.readouterr().out == out
+    # A run of a config that was edited since is another one; only its steps may grow.
+    saved, config = folder / names[0] / "config.json", config_io.load("cartpole_r2d2")
+    shorter = {"replay.ratio": 1.0, "learning.total_steps": 10_000, "serving.bind": "unix:/a"}
+    for fields, code in ((shorter, 0), (shorter | {"agent.gamma": 0.5}, 2)):
+        saved.write_text(to_json(with_fields(config, fields)))
+        assert main(["experiment", "my_grid.toml"]) == code
+        assert ("agent.gamma 0.99" in capfd.readouterr().err) == bool(code)
+    saved.unlink()
     # A run that was continued by hand is the same, but with other options.
     with (folder / names[0] / "command.txt").open("a") as commands:
         # The last line is of a start that a full disk has refused.

@@ -38,6 +38,7 @@ _TASK = ("environment.id", "environment.arguments", "environment.wrappers")
 _EXPERIENCE = (
     *_TASK,
     "agent.group",  # rollouts with the same question
+    "replay.priority_exponent",  # of the weights by which sequences are drawn
 )
 # Fields on which the discounted sums of rewards depend.
 _REWARDS = (*_TASK, "agent.gamma")

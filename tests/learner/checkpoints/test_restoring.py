@@ -68,14 +68,21 @@ def test_the_replay_of_each_shard_comes_back_with_its_own_index(tmp_path: Path) 
     jax.tree.map(np.testing.assert_array_equal, replay, _replay(0))
 
 
-def test_waiting_groups_of_another_size_are_other_experience(tmp_path: Path) -> None:
-    config = load("reverse_grpo")
+@pytest.mark.parametrize(
+    ("name", "field", "now", "expected"),
+    [
+        ("reverse_grpo", "agent.learning_rate", 0.5, ""),
+        ("reverse_grpo", "agent.group", 16, "agent.group 8"),
+        # With weights of two exponents, the priorities of one part would count for too much.
+        ("cartpole_r2d2", "replay.priority_exponent", 0.0, "replay.priority_exponent 0.9"),
+    ],
+)
+def test_what_was_stored_with_another_meaning_is_other_experience(
+    tmp_path: Path, name: str, field: str, now: float, expected: str
+) -> None:
+    config = load(name)
     saved = checkpoints.Checkpoint(5, tmp_path, {"config": to_json(config)})
-    agent = dataclasses.replace(config.agent, learning_rate=0.5)
-    assert other_experience(saved, dataclasses.replace(config, agent=agent)) == ""
-    agent = dataclasses.replace(config.agent, group=2 * config.agent.group)
-    found = other_experience(saved, dataclasses.replace(config, agent=agent))
-    assert found == f"agent.group {config.agent.group}"
+    assert other_experience(saved, with_fields(config, {field: now})) == expected
 
 
 def _small(core_size: int) -> Config:

@@ -494,11 +494,11 @@ def _share(
 ) -> None:
     """Lets this host count what the others act, and take snapshots where all do."""
     totals.steps.append(0)  # of the other hosts; the learning thread adds to it
-    frames_per_step, is_reported = config.environment.frames_per_step, hosts.peers.topology.is_first
+    frames_per_step = config.environment.frames_per_step
 
     def on_others(steps: int) -> None:
         totals.steps[-1] += steps
-        if steps and is_reported:  # what the first host reports is the run's
+        if steps:
             metrics.count("env_steps", steps)
             metrics.count("frames", steps * frames_per_step)
 

@@ -34,8 +34,10 @@ from learner.multihost.joining import (
     StoppedError,
     common_checkpoint,
     common_spec,
+    connect,
     joined,
     leave_jax,
+    of_first,
     own_folder,
     require_shared,
 )
@@ -148,7 +150,8 @@ def train(
         if spec is None:
             reports.end(stopped_by(stop), stop.before_start())
             service.stop()  # env servers come back to the next session
-            return ExitCode.OK
+            # As `StoppedError`: the other hosts end to be started again, and wait for this one.
+            return ExitCode.OK if hosts.is_alone else ExitCode.KILLED
 
         # 4. Acting, learning and replay, the threads that run them, and their supervision.
         with _refusing(hub):
@@ -221,8 +224,12 @@ def _start_from(
     # The exit code if the run is over since an earlier session. The first host reads the folder and
     # the others take what it found, so that all resume from the same checkpoint or none does.
     topology = hosts.peers.topology
+    geometry = plan_geometry(config, topology)  # what it refuses, nothing in the folder can fix
+    if not hosts.is_alone:
+        connect(geometry.everywhere)
     require_shared(workdir, hosts, stop)
-    plan_geometry(config, topology)  # what it refuses, nothing in the folder can fix
+    # Each host reports and records that the attempt before does not count.
+    folder.is_begun_anew = resume == "never"
     found = folder.checkpoint(resume) if topology.is_first else None
     checkpoint = common_checkpoint(found, workdir, hosts, stop)
     if checkpoint is not None:
@@ -232,7 +239,12 @@ def _start_from(
         code = ended_earlier(checkpoint, config, rounds, is_alone=hosts.is_alone)
         if code is not None:
             return code
-    initial = initial_of(init_from) if init_from and checkpoint is None else None
+    initial = None
+    if init_from and checkpoint is None:
+        # The other run may save a newer checkpoint meanwhile.
+        initial = initial_of(init_from) if topology.is_first else None
+        step = of_first("initial", initial and initial[0].step, hosts, stop)
+        initial = initial or initial_of(init_from, step)
     return StartFrom(checkpoint, initial, is_partial)
 
 

@@ -39,7 +39,7 @@ class ExitCode(enum.IntEnum):
         have failed too often, or the learner refused a message after it had answered steps.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, at least one second after the first, before
         everything was saved. Or the first one, in the first second, before the command line was
-        read, or in a run on several hosts before all of them are connected.
+        read, or in a run on several hosts before training starts.
     """
 
     OK = 0

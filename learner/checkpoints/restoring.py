@@ -50,8 +50,11 @@ PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay")
 Initial = tuple[checkpoints.Checkpoint, Mapping[str, np.ndarray]]
 
 
-def initial_of(workdir: Path) -> Initial:
-    """Of another run's newest checkpoint, or its best if it is alone. Raises ConfigError."""
+def initial_of(workdir: Path, step: int | None = None) -> Initial:
+    """Of another run's newest checkpoint, or its best if it is alone. Raises ConfigError.
+
+    `step`: take only the checkpoint of this update.
+    """
     # `workdir`: the run's directory, or that of its best checkpoint, which is then meant.
     run = workdir.absolute().parent.parent
     is_best = workdir.absolute() == best_directory(run)
@@ -61,7 +64,11 @@ def initial_of(workdir: Path) -> Initial:
 
     try:
         return checkpoints.read(
-            run if is_best else workdir, initial, is_best=is_best, parts=checkpoints.PARAMS
+            run if is_best else workdir,
+            initial,
+            step=step,
+            is_best=is_best,
+            parts=checkpoints.PARAMS,
         )
     except CheckpointError as error:
         raise ConfigError(f"--init-from: {error}") from error

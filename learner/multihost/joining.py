@@ -144,11 +144,16 @@ def common_checkpoint(
     if hosts.is_alone:
         return found
     # Its step only: each host reads the checkpoint from the folder.
-    step = _gathered("resume", None if found is None else found.step, hosts, stop)[0]
+    step = of_first("resume", None if found is None else found.step, hosts, stop)
     if hosts.peers.topology.is_first or step is None:
         return found
     # Verified on each host: what it reads came over its own way to the disk.
     return checkpoints.choose(workdir, step=step)
+
+
+def of_first(tag: str, value: Any, hosts: Hosts, stop: StopRequest) -> Any:
+    """The first host's value, on all hosts. Raises StoppedError."""
+    return _gathered(tag, value, hosts, stop)[0]
 
 
 def common_spec(
@@ -183,7 +188,8 @@ def common_spec(
             f"environment: expected the same on all hosts, got {'; '.join(difference)}. hint: "
             "check whether another version of it is installed there"
         )
-    return own
+    # The common one, of which one program follows: this host's own may declare other bounds.
+    return spec
 
 
 def _gathered(
@@ -261,10 +267,6 @@ def join_jax(topology: Topology, address: str) -> None:
         shutdown_timeout_seconds=30,  # unless all of them leave together; then nobody waits
     )
     jax.devices()  # tells all processes of all devices, and waits for that
-    if jax.default_backend() == "cpu":
-        # What the collectives of gloo need of the service, they need for the first one alone.
-        _connect(jax.devices())
-        leave_jax()
 
 
 def leave_jax() -> None:
@@ -277,12 +279,16 @@ def leave_jax() -> None:
         jax.distributed.shutdown()
 
 
-def _connect(devices: Sequence[jax.Device]) -> None:
-    """Runs a first collective over devices of all processes."""
+def connect(devices: Sequence[jax.Device]) -> None:
+    """On CPUs leaves jax's service, after a first collective over the devices that learn."""
+    # The collectives of gloo need the service for the first one only, of just these devices.
+    if jax.default_backend() != "cpu":
+        return
     count = jax.pmap(lambda one: jax.lax.psum(one, "device"), axis_name="device", devices=devices)
     local = sum(device.process_index == jax.process_index() for device in devices)
     found = np.asarray(count(jnp.ones(local, jnp.int32)))
     assert (found == len(devices)).all(), found
+    leave_jax()
 
 
 def require_as_many(topology: Topology) -> None:

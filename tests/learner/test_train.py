@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -11,14 +12,19 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
+import numpy as np
 import pytest
 
+from learner.build import StartFrom
+from learner.checkpoints.restoring import Initial, initial_of
 from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.multihost.agreement import Hosts
+from learner.multihost.joining import own_folder
+from learner.multihost.peers import Peers
 from learner.processes.stop import StopRequest
 from learner.reports import Reports
 from learner.runtime.worker import Deaths
-from learner.train import TrainLoop, _wait_for_env_server, train
+from learner.train import TrainLoop, _start_from, _wait_for_env_server, train
 from seedrl import checkpoints, config_io
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, encode_spec
@@ -30,6 +36,7 @@ from seedrl.fields import with_fields
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import own_process
+from tests.learner.multihost.linked import at_once, linked
 from tests.learner.report.event_files import first_steps
 
 
@@ -120,6 +127,53 @@ def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> 
         _wait_for_env_server(hub, Hosts(), StopRequest(), deaths.raise_first)
     assert caught.value.__cause__ is death
     assert next(looks) is None
+
+
+@pytest.mark.parametrize(("count", "code"), [(1, ExitCode.OK), (2, ExitCode.KILLED)])
+@pytest.mark.usefixtures("process")
+def test_a_host_that_is_stopped_before_training_is_to_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, code: ExitCode
+) -> None:
+    """A code of 0 told the scheduler that its part was done; the others waited for it forever."""
+    stop = StopRequest()
+    stop.set("SIGTERM")
+    monkeypatch.setattr("learner.train._start_from", lambda *_: StartFrom())
+    with linked(count) as peers:
+        hosts = contextlib.nullcontext(Hosts(peers[0]))
+        monkeypatch.setattr("learner.train.joined", lambda *_: hosts)
+        assert train(config_io.load("cartpole_r2d2"), workdir=tmp_path, stop=stop) == code
+
+
+def test_hosts_start_from_one_checkpoint_of_another_run_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+
+    def save(step: int) -> None:
+        params = {"params": {"bias": np.full(1, step, np.float32)}}
+        checkpoints.save(other / "checkpoints", step, params, {}, keep=2)
+
+    def found_and_replaced(*where: Any) -> Initial:
+        found = initial_of(*where)
+        save(found[0].step + 1)
+        return found
+
+    save(3)
+    monkeypatch.setattr("learner.train.initial_of", found_and_replaced)
+    for name in ("plan_geometry", "connect"):
+        monkeypatch.setattr(f"learner.train.{name}", mock.Mock())
+    config, run = config_io.load("cartpole_r2d2"), tmp_path / "run"
+
+    def start(own: Peers) -> tuple[int, bool]:
+        with contextlib.closing(RunFolder(own_folder(run, own.topology))) as folder:
+            hosts = Hosts(own)
+            found = _start_from(config, run, folder, hosts, StopRequest(), "never", other, False)
+            assert isinstance(found, StartFrom) and found.initial
+            return found.initial[0].step, folder.is_begun_anew
+
+    with linked(2) as peers:
+        found = at_once([functools.partial(start, own) for own in peers])
+    assert found == [(3, True)] * 2
 
 
 # --- the loop that supervises a session ---

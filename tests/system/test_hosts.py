@@ -39,7 +39,11 @@ def config() -> Config:
 """
 WORDS = (
     *("--environment.wrappers", "tests.system.unhurried:Unhurried", RECORDED[1]),
-    *("--learning.batch-sequences=4", "--evaluation.target-return=None"),
+    *(
+        "--learning.batch-sequences=4",
+        "--learning.num-devices=2",
+        "--evaluation.target-return=None",
+    ),
     *("--evaluation.interval-steps=1", "--evaluation.episodes=2"),
     *("--logging.interval-seconds=0.25", "--logging.no-learning-curve"),
 )
@@ -65,7 +69,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     with Programs(folder) as programs:
         (folder / "dqn.py").write_text(CONFIG)
         run = SeveralHosts(programs, folder / "run", "dqn.py", *WORDS, environments=4)
-        run.start(2)
+        # Each has a device that takes no part.
+        run.start(2, devices=2)
         run.wait_for_updates(10)
         run.learners[1].signal(signal.SIGTERM)
         codes = [learner.end() for learner in run.learners]
@@ -92,8 +97,11 @@ def test_the_steps_of_all_hosts_are_counted(story: Story) -> None:
     rows = []
     for index in range(2):
         lines = (story.run.folder(index) / run_files.METRICS).read_text().splitlines()
-        ledgers = [line for line in map(json.loads, lines) if line["kind"] == "ledger"]
-        rows.append(ledgers[0]["stored"])
+        *_, last, ledger = [
+            line for line in map(json.loads, lines) if line["kind"] in ("metrics", "ledger")
+        ]
+        rows.append(ledger["stored"])
+        assert last["frames"] == last["env_steps"]  # both of the whole run
     # All but the FIRST row of an episode are steps, and CartPole's have at least eight.
     assert min(rows) > 0 and story.saved.meta["env_steps"] >= 0.75 * sum(rows)
 

@@ -16,7 +16,7 @@ from learner.acting.evaluator import Score
 from learner.checkpoints.restoring import digests, is_other_task
 from learner.checkpoints.run_folder import RunFolder
 from learner.learning.loop import Snapshot
-from learner.multihost.agreement import require_equal
+from learner.multihost.agreement import require_equal, save_once
 from learner.processes.tuning import return_freed_memory
 from learner.report.events import EventSink
 from learner.report.metrics import Metrics
@@ -224,13 +224,14 @@ class Checkpointer:
         self._heartbeat.rest()
 
     def _save(self, snapshot: Snapshot, meta: dict[str, Any]) -> None:
-        step, start = int(snapshot.state.updates), time.monotonic()
-        arrays = snapshot.state._asdict()
+        peers, step = self._hosts.peers, int(snapshot.state.updates)
         if not self._hosts.is_alone:
-            peers = self._hosts.peers
-            require_equal(peers, step, digests(stored_arrays.named(arrays))["all"])
-            if not peers.topology.is_first:
-                return  # all hosts have one state, which the first one writes
+            arrays = stored_arrays.named(snapshot.state._asdict())
+            require_equal(peers, step, digests(arrays)["all"])
+        save_once(peers, functools.partial(self._write, snapshot, meta, step))
+
+    def _write(self, snapshot: Snapshot, meta: dict[str, Any], step: int) -> None:
+        start, arrays = time.monotonic(), snapshot.state._asdict()
         if snapshot.confirmed is not None:
             arrays["params"] = snapshot.confirmed.params
         if snapshot.replay:

@@ -101,10 +101,7 @@ def require_equal(peers: Peers, step: int, digest: str) -> None:
     Called on all hosts before the first one saves, which writes for all: `digest` is of a host's
     own state. Raises CheckpointError if a host has left, so that nothing can be compared.
     """
-    try:
-        found = peers.gather("save", [step, digest])
-    except ClosedError as error:
-        raise CheckpointError("the hosts have parted: nothing can be saved") from error
+    found = _gathered(peers, "save", [step, digest])
     if all(each == found[0] for each in found):
         return
     # No host takes the end of another one, which may come first, for a loss.
@@ -117,6 +114,32 @@ def require_equal(peers: Peers, step: int, digest: str) -> None:
         f"{', '.join(texts)}; the run ends, and nothing of this is saved",
         ExitCode.INTERNAL,
     )
+
+
+def save_once(peers: Peers, save: Callable[[], object]) -> None:
+    """Calls `save` on the first host, which writes for all; returns on all hosts once it has.
+
+    Raises what it raises, on the others as a CheckpointError.
+    """
+    # None may end as if all were saved while the first host can still be lost with the save.
+    failure = None
+    if peers.topology.is_first:
+        try:
+            save()
+        except Exception as error:
+            failure = error
+    problem = _gathered(peers, "saved", "" if failure is None else str(failure))[0]
+    if failure is not None:
+        raise failure
+    if problem:
+        raise CheckpointError(f"host 0: {problem}")
+
+
+def _gathered(peers: Peers, tag: str, value: Any) -> list[Any]:
+    try:
+        return peers.gather(tag, value)
+    except ClosedError as error:
+        raise CheckpointError("the hosts have parted: nothing can be saved") from error
 
 
 class AgreedLimiter(RateLimiter):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from learner.multihost import agreement
-from learner.multihost.agreement import AgreedLimiter, Hosts, require_equal
+from learner.multihost.agreement import AgreedLimiter, Hosts, require_equal, save_once
 from learner.multihost.peers import Peers
 from seedrl.errors import CheckpointError
 from seedrl.exit_codes import ExitCode
@@ -182,6 +182,36 @@ def test_parameters_that_differ_in_a_bit_end_every_host_and_none_takes_that_for_
         at_once([functools.partial(one, peers) for peers in hosts])
     assert codes == dict.fromkeys(range(3), ExitCode.INTERNAL)
     assert losses == []
+
+
+@pytest.mark.parametrize("failure", [None, CheckpointError("disk full"), TypeError("a defect")])
+def test_no_host_ends_before_the_first_one_has_saved_for_all(failure: Exception | None) -> None:
+    """It ended with 0; where the first one then died, its scheduler restarted that one alone."""
+    is_saved = threading.Event()
+
+    def save() -> None:
+        assert not threading.Event().wait(0.2) and not others
+        is_saved.set()
+        if failure is not None:
+            raise failure
+
+    others: list[Exception | None] = []
+
+    def one(peers: Peers) -> Exception | None:
+        found = None
+        try:
+            save_once(peers, save)
+        except Exception as error:
+            found = error
+        if not peers.topology.is_first:
+            others.append(found)
+        assert is_saved.is_set()
+        return found
+
+    with linked(3) as hosts:
+        found = at_once([functools.partial(one, peers) for peers in hosts])
+    assert found[0] is failure
+    assert [str(each) for each in others] == [f"host 0: {failure}" if failure else "None"] * 2
 
 
 def test_equal_parameters_are_saved_and_none_after_a_host_has_left() -> None:

@@ -79,6 +79,7 @@ ifeq ($(ARGS),)
 	  tests/system/test_devices.py tests/learner/learning/test_learn_step.py
 	$(BIN)/python -m tests.simulation --core 100000 --programs 500
 	$(BIN)/python -m tests.tools.chaos --steps 1000000 --only kill_env_server --every 2
+	$(BIN)/python -m tests.tools.random_runs --seconds 1800
 endif
 
 tools: ## Install Chromium and the Node packages, to test the dashboard and the Node env server

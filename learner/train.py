@@ -427,6 +427,8 @@ class TrainLoop:
     def _raise_failure(self, ended: EndOfRun | None) -> None:
         self.session.raise_failure()
         self._deaths.raise_first()
+        if self._hosts.end:
+            leave_jax()  # as all hosts do; where there was an update they have done so before
         self._hosts.leave()
         self._reports.metrics.record("ledger", **self.session.accounts())
         if self._residues:

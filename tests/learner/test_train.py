@@ -306,6 +306,18 @@ def test_a_target_that_the_last_batch_confirms_is_why_the_run_ended(is_out_of_ti
     assert len(run.ends) == 2 and run.ends[1] == "target 475 confirmed: 500.0 over 1 episodes"
 
 
+def test_hosts_that_end_before_an_update_leave_jax_once_all_is_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the first host's process ended first, jax aborted the others."""
+    run = SupervisedRun(config_of())
+    monkeypatch.setattr("learner.train.leave_jax", lambda: run.calls.append("leave jax"))
+    run.system.hosts.end = ["stopped", "by SIGTERM"]
+    run.loop.run()
+    run.loop.end()
+    assert run.calls[-3:] == ["saved", "leave jax", "record ledger"]
+
+
 def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:
     run = SupervisedRun(config_of())
     run.at_step[2] = lambda: run.broken.append("ledger: 3 rows too many")

@@ -482,8 +482,11 @@ class Reports:
         """Reports what is compiled now; status and events show this session from now on."""
         system, steps = session.system, session.acting.training_steps
         network = getattr(self._config.agent, "network", None)
-        is_anew = self._folder.is_begun_anew
-        self.metrics.record("session", env_steps=steps, is_begun_anew=is_anew)
+        folder = self._folder
+        is_anew, is_other = folder.is_begun_anew, folder.is_other_environment
+        self.metrics.record(
+            "session", env_steps=steps, is_begun_anew=is_anew, is_other_environment=is_other
+        )
         self.metrics.write()
         if system.taken:
             self.events.report("resumed", system.taken)

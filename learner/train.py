@@ -16,7 +16,7 @@ from pathlib import Path
 from learner.balancing import Balancer, Setting
 from learner.build import StartFrom, build, build_hub, plan_geometry
 from learner.checkpointing import Checkpointer
-from learner.checkpoints.restoring import initial_of, require_fit
+from learner.checkpoints.restoring import initial_of, is_other_task, require_fit
 from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.checkpoints.run_records import played_rounds
 from learner.end_of_run import (
@@ -234,8 +234,10 @@ def _start_from(
     checkpoint = common_checkpoint(found, workdir, hosts, stop)
     if checkpoint is not None:
         require_fit(checkpoint, config)
-        rounds = [each.score for each in played_rounds(folder.metrics)] if hosts.is_alone else []
         # All hosts find the same: of several, none looks at rounds.
+        folder.is_other_environment = is_other_task(checkpoint, config)
+        counts = hosts.is_alone and not folder.is_other_environment
+        rounds = [each.score for each in played_rounds(folder.metrics)] if counts else []
         code = ended_earlier(checkpoint, config, rounds, is_alone=hosts.is_alone)
         if code is not None:
             return code

@@ -32,6 +32,8 @@ class RunFolder:
         self.path = path.absolute()
         # What the folder holds is of another attempt, as the user has said.
         self.is_begun_anew = False
+        # What it holds was learned in another environment.
+        self.is_other_environment = False
         self.checkpoints = self.path / "checkpoints"
         # Of all sessions of the run, one JSON object a line.
         self.metrics = self.path / run_files.METRICS

@@ -96,8 +96,9 @@ def played_rounds(path: Path) -> list[Round]:
     for line in _lines(path, b"evaluation", b"session"):
         if line["kind"] == "session":
             # A session lacks what the one before it had not saved when it was killed. Rounds before
-            # `--resume never` are of another attempt.
-            steps = -1.0 if line.get("is_begun_anew") else number(line, "env_steps")
+            # `--resume never` are of another attempt, and some of another environment.
+            is_apart = line.get("is_begun_anew") or line.get("is_other_environment")
+            steps = -1.0 if is_apart else number(line, "env_steps")
             rounds = [each for each in rounds if steps is None or each.score.env_steps <= steps]
         elif len(rounds) < _MOST_ROUNDS and (played := _round(line)) is not None:
             rounds.append(played)

@@ -170,6 +170,8 @@ RECORDS: dict[str, tuple[str, dict[str, str]]] = {
             "with more steps belong to training that was lost, because it was not saved",
             "is_begun_anew": "true if `--resume never` started the run again: no line above "
             "belongs to it",
+            "is_other_environment": "true if the run was resumed in another environment: no score "
+            "above counts",
         },
     ),
     "evaluation": (

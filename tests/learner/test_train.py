@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -113,6 +114,27 @@ def test_what_the_checkpoint_does_not_hold_is_refused_before_the_run_serves(
     with pytest.raises(CheckpointError) as caught:
         train(config, workdir=tmp_path)
     assert "params/" in str(caught.value)
+
+
+@pytest.mark.usefixtures("process")
+def test_scores_of_another_environment_end_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("learner.train.require_fit", lambda *_: None)
+    config = with_fields(config_io.load("cartpole_r2d2"), {"evaluation.patience_rounds": 1})
+    meta = {"config": to_json(config), "env_steps": 9, "totals": {}}
+    checkpoints.save(tmp_path / "checkpoints", 3, {}, meta, keep=2)
+    played = {"kind": "evaluation", "episodes": 1, "ended_env_steps": 9, "updates": 3}
+    rounds = [{**played, "env_steps": 8, "mean_return": mean} for mean in (500.0, 400.0)]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in rounds))
+    with contextlib.closing(RunFolder(tmp_path)) as folder:
+        for arguments, is_over in (("{}", True), ('{"sutton_barto_reward": true}', False)):
+            mine = with_fields(config, {"environment.arguments": arguments})
+            start = _start_from(
+                mine, tmp_path, folder, Hosts(), StopRequest(), "auto", None, is_partial=False
+            )
+            assert isinstance(start, ExitCode) == is_over
+            assert folder.is_other_environment == (not is_over)
 
 
 def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> None:

@@ -76,10 +76,11 @@ def test_the_last_and_the_best_round_are_those_of_all_sessions(tmp_path: Path) -
     assert (found.last, found.best) == (467.8, 476.6)
     # What a resumed session calls the last and the best is of the same rounds.
     assert [played.score.mean_return for played in played_rounds(path)] == [476.6, 467.8]
-    lines.insert(3, {"kind": "session", "env_steps": 0, "is_begun_anew": True})
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    found = read_run(folder, now=NOW)
-    assert (found.last, found.best) == (467.8, 467.8)
+    for why in ("is_begun_anew", "is_other_environment"):
+        again = [*lines[:3], {"kind": "session", "env_steps": 100, why: True}, *lines[3:]]
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in again))
+        found = read_run(folder, now=NOW)
+        assert (found.last, found.best) == (467.8, 467.8)
 
 
 def test_files_that_somebody_made_up_are_as_if_they_were_missing(tmp_path: Path) -> None:

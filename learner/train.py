@@ -34,7 +34,6 @@ from learner.multihost.joining import (
     StoppedError,
     common_checkpoint,
     common_spec,
-    connect,
     joined,
     leave_jax,
     of_first,
@@ -224,10 +223,8 @@ def _start_from(
     # The exit code if the run is over since an earlier session. The first host reads the folder and
     # the others take what it found, so that all resume from the same checkpoint or none does.
     topology = hosts.peers.topology
-    geometry = plan_geometry(config, topology)  # what it refuses, nothing in the folder can fix
-    if not hosts.is_alone:
-        connect(geometry.everywhere)
     require_shared(workdir, hosts, stop)
+    plan_geometry(config, topology)  # what it refuses, nothing in the folder can fix
     # Each host reports and records that the attempt before does not count.
     folder.is_begun_anew = resume == "never"
     found = folder.checkpoint(resume) if topology.is_first else None

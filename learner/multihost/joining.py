@@ -79,7 +79,9 @@ def joined(
     hosts = Hosts(peers := Peers(topology, _meet(topology, config, stop, start)))
     try:
         address = _free_address(topology) if topology.is_first else ""
-        join_jax(topology, peers.gather("jax", address)[0])  # the first host's word is all's
+        join_jax(
+            topology, config, peers.gather("jax", address)[0]
+        )  # the first host's word is all's
         yield hosts
     # The others end at once, with this reason, and not when this host has been silent too long.
     except BaseException as error:
@@ -249,7 +251,7 @@ def _free_address(topology: Topology) -> str:
         return f"{host}:{free.getsockname()[1]}"
 
 
-def join_jax(topology: Topology, address: str) -> None:
+def join_jax(topology: Topology, config: Config, address: str) -> None:
     """Joins the processes of a run, before jax has looked for devices.
 
     jax's own liveness is not used: it ends a process by `abort` as soon as the first one is
@@ -267,6 +269,11 @@ def join_jax(topology: Topology, address: str) -> None:
         shutdown_timeout_seconds=30,  # unless all of them leave together; then nobody waits
     )
     jax.devices()  # tells all processes of all devices, and waits for that
+    if jax.default_backend() == "cpu":
+        # What the collectives of gloo need of the service, they need for the first one alone, over
+        # just these devices.
+        _connect(_learning(topology, config))
+        leave_jax()
 
 
 def leave_jax() -> None:
@@ -279,16 +286,20 @@ def leave_jax() -> None:
         jax.distributed.shutdown()
 
 
-def connect(devices: Sequence[jax.Device]) -> None:
-    """On CPUs leaves jax's service, after a first collective over the devices that learn."""
-    # The collectives of gloo need the service for the first one only, of just these devices.
-    if jax.default_backend() != "cpu":
-        return
+def _learning(topology: Topology, config: Config) -> list[jax.Device]:
+    # Of all hosts. Of numbers that do not fit, which are refused later: anything, alike on all.
+    count = topology.process_count
+    local = min(len(jax.local_devices(process_index=index)) for index in range(count))
+    rest = local - config.serving.inference_devices // count
+    return devices_of(topology, max(1, config.learning.num_devices // count or rest))
+
+
+def _connect(devices: Sequence[jax.Device]) -> None:
+    """Runs a first collective over devices of all processes."""
     count = jax.pmap(lambda one: jax.lax.psum(one, "device"), axis_name="device", devices=devices)
     local = sum(device.process_index == jax.process_index() for device in devices)
     found = np.asarray(count(jnp.ones(local, jnp.int32)))
     assert (found == len(devices)).all(), found
-    leave_jax()
 
 
 def require_as_many(topology: Topology) -> None:

@@ -182,8 +182,7 @@ def test_hosts_start_from_one_checkpoint_of_another_run_that_goes_on(
 
     save(3)
     monkeypatch.setattr("learner.train.initial_of", found_and_replaced)
-    for name in ("plan_geometry", "connect"):
-        monkeypatch.setattr(f"learner.train.{name}", mock.Mock())
+    monkeypatch.setattr("learner.train.plan_geometry", mock.Mock())
     config, run = config_io.load("cartpole_r2d2"), tmp_path / "run"
 
     def start(own: Peers) -> tuple[int, bool]:

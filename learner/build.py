@@ -22,6 +22,7 @@ from learner.checkpoints.restoring import (
     naming_fields,
     other_experience,
     take_over,
+    with_own_rewards,
 )
 from learner.learning.device_mapping import (
     map_programs,
@@ -354,7 +355,7 @@ def build(
         replay_bytes=replay_bytes // len(geometry.devices),
         acting_bytes=_acting_bytes(config, geometry, published[0], acting),
         hosts=hosts,
-        taken=taken or dropped,
+        taken="; ".join(filter(None, (taken, dropped))),
     )
 
 
@@ -390,14 +391,16 @@ def _learner_state(
     sizes: Scale,
     start: StartFrom,
 ) -> tuple[LearnerState, str]:
-    """Fresh, the checkpoint's, or fresh but for the parameters of another run, and which."""
+    """Fresh, the checkpoint's, or fresh but for the parameters of another run; and what differs."""
     init = jax.jit(programs.init).lower(key)
     # Of an absurd observation it could take all memory, and the kernel would end this process.
     require_state_memory(init.out_info, sizes)
     if start.checkpoint is not None:
         # `require_fit` has compared it with this configuration.
-        return LearnerState(**read_tree(start.checkpoint.path, init.out_info._asdict())), ""
-    state: LearnerState = init.compile()(key)
+        state = LearnerState(**read_tree(start.checkpoint.path, init.out_info._asdict()))
+        params, text = with_own_rewards(start.checkpoint, state.params, config)
+        return state._replace(params=params), text
+    state = init.compile()(key)
     if start.initial is None:
         return state, ""
     params, taken = take_over(

@@ -207,8 +207,23 @@ def is_other_task(checkpoint: checkpoints.Checkpoint, config: Config) -> bool:
 
 def other_experience(checkpoint: checkpoints.Checkpoint, config: Config) -> str:
     """The changed fields because of which a saved replay must not be learned from; "" if none."""
-    changed = _changed(checkpoint, config, _EXPERIENCE)
-    return ", ".join(f"{path} {value}" for path, value in changed.items())
+    return _listed(_changed(checkpoint, config, _EXPERIENCE))
+
+
+def with_own_rewards(
+    checkpoint: checkpoints.Checkpoint, params: Tree, config: Config
+) -> tuple[Tree, str]:
+    """`params` of a resumed run, without statistics of other rewards; and a line about these."""
+    changed = _changed(checkpoint, config, _REWARDS)
+    if not (changed and isinstance(params, NormalizedParams) and params.returns):
+        return params, ""
+    fresh = jax.tree.map(np.zeros_like, params.returns)  # as before the first batch
+    text = f"statistics of rewards start again, because they were of {_listed(changed)}"
+    return params._replace(returns=fresh), text
+
+
+def _listed(fields: Mapping[str, str]) -> str:
+    return ", ".join(f"{path} {value}" for path, value in fields.items())
 
 
 def _changed(

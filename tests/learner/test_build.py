@@ -152,12 +152,26 @@ def test_a_saved_replay_of_another_machine_names_how_many_devices_it_was_saved_f
     assert "restore the config" not in str(caught.value)
 
 
-def _fresh_state(config: Config, initial: Initial | None) -> LearnerState:
+def _state(config: Config, start: StartFrom) -> LearnerState:
     geometry, agent = plan_geometry(config), config.agent.build(SPEC)
     programs: Any = SimpleNamespace(init=functools.partial(learn_step.initial_state, agent))
-    start, sizes = StartFrom(initial=initial), scale(config, geometry)
-    state, _ = _learner_state(config, agent, SPEC, programs, jax.random.PRNGKey(0), sizes, start)
+    sizes, key = scale(config, geometry), jax.random.PRNGKey(0)
+    state, _ = _learner_state(config, agent, SPEC, programs, key, sizes, start)
     return jax.tree.map(np.asarray, state)
+
+
+def _fresh_state(config: Config, initial: Initial | None) -> LearnerState:
+    return _state(config, StartFrom(initial=initial))
+
+
+def test_a_run_resumed_in_another_environment_forgets_what_the_rewards_were(tmp_path: Path) -> None:
+    config = with_fields(CONFIG, {"agent.normalize_rewards": True})
+    saved = jax.tree.map(lambda leaf: leaf + 1, _fresh_state(config, None))
+    path = checkpoints.save(tmp_path, 9, saved._asdict(), {}, keep=2)
+    found = StartFrom(Checkpoint(9, path, {"config": to_json(config)}))
+    jax.tree.map(np.testing.assert_array_equal, _state(config, found), saved)
+    other = _state(with_fields(config, {"environment.arguments": '{"x": 1}'}), found)
+    assert other.params.returns.count == 0
 
 
 def test_a_run_begins_with_the_parameters_of_another_and_nothing_else_of_it(

@@ -16,6 +16,7 @@ from learner.checkpoints.restoring import (
     other_experience,
     require_fit,
     take_over,
+    with_own_rewards,
 )
 from learner.learning.learn_step import initial_state
 from seedrl import checkpoints, stored_arrays
@@ -230,6 +231,14 @@ def test_statistics_of_other_rewards_do_not_fit(tmp_path: Path) -> None:
         expected = before if is_taken else before._replace(returns=fresh.returns)
         jax.tree.map(np.testing.assert_array_equal, taken, expected)
         assert ("params/returns;" in text) == (not is_taken)
+        # A resumed run keeps all others.
+        resumed, text = with_own_rewards(found, before, mine)
+        is_other = "learning.total_steps" not in changed
+        expected = before._replace(returns=fresh.returns) if is_other else before
+        jax.tree.map(np.testing.assert_array_equal, resumed, expected)
+        assert bool(text) == is_other
+    plain = PpoConfig().build(SPEC).init(jax.random.PRNGKey(0))
+    assert with_own_rewards(found, plain, mine) == (plain, "")
 
 
 def test_a_network_without_lora_is_whole_for_one_with_it(tmp_path: Path) -> None:

@@ -128,20 +128,17 @@ def take_over(
     Returns a line about both with them. Raises ConfigError if not all fit, or none. Nor may
     observations or actions have had another meaning, which the line names if `is_partial`: the same
     arrays, scaled by other bounds, or one action of 6 where there are now two, of 2 and of 4.
-    Statistics of other rewards do not fit: divided by them, those of this run could vanish.
     """
     checkpoint, saved = initial
-    normalizes = isinstance(params, NormalizedParams)
-    if is_partial and normalizes and _changed(checkpoint, config, _REWARDS):
-        saved = {n: a for n, a in saved.items() if not n.startswith("params/returns/")}
     fitted, taken, fresh = stored_arrays.fitting(saved, {"params": params})
     # This run's fields are expected, the other way round than for a resume.
     changed = difference(to_json(config), checkpoint.meta["config"])
     meanings = _other_meanings(checkpoint, spec) + list(filter(_OTHER_HEADS.match, changed))
+    own, rewards = with_own_rewards(checkpoint, fitted["params"], config)
     if is_partial and taken:
         # The line may be cut at its end.
         text = f"parameters fresh: {_layers(fresh) or 'none'}; taken: {_layers(taken)}"
-        return fitted["params"], "; ".join([text, *meanings])
+        return own, "; ".join([*filter(None, [rewards]), text, *meanings])
     differences = stored_arrays.tree_difference(saved, {"params": params}) + meanings
     if differences:
         # What else differs in the agent, such as a learning rate, is no obstacle.
@@ -152,7 +149,7 @@ def take_over(
             f"this run: {'; '.join(named)}. hint: "
             "--init-from-partial takes those that fit, if any"
         )
-    return fitted["params"], ""
+    return own, rewards
 
 
 def _layers(names: list[str]) -> str:
@@ -213,7 +210,10 @@ def other_experience(checkpoint: checkpoints.Checkpoint, config: Config) -> str:
 def with_own_rewards(
     checkpoint: checkpoints.Checkpoint, params: Tree, config: Config
 ) -> tuple[Tree, str]:
-    """`params` of a resumed run, without statistics of other rewards; and a line about these."""
+    """`params` of a checkpoint, without statistics of other rewards; and a line about these.
+
+    Divided by them, the rewards of this run could vanish.
+    """
     changed = _changed(checkpoint, config, _REWARDS)
     if not (changed and isinstance(params, NormalizedParams) and params.returns):
         return params, ""

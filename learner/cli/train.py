@@ -55,10 +55,10 @@ class RunOptions:
       resume: resume from the newest checkpoint of the run. auto: if there is one; never: start
         again; must: fail if there is none.
       init_from: start from the newest parameters of this run. If only its best ones are saved,
-        those; RUN/checkpoints/best always means the best. Ignored when resuming.
+        those; RUN/checkpoints/best always means the best. Statistics of rewards are copied only for
+        the same environment and agent.gamma. Ignored when resuming.
       init_from_partial: copy from --init-from only the parameters that fit. Path, shape and type
-        must match; the others, for example the head, are initialized as usual. Statistics of
-        rewards are copied only for the same environment and agent.gamma. A line lists both.
+        must match; the others, for example the head, are initialized as usual. A line lists both.
       allow: code that CONFIG may name if CONFIG is a run's config.json. Directories of Python
         files, and environment factories (package.module:factory).
     """

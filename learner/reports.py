@@ -290,6 +290,7 @@ class Reports:
         self._state_and_since: tuple[State, float] = ("starting", self._began)
         # Set once they exist.
         self.hub: Hub | None = None
+        self._num_hosts = 1
         self.address = ""  # where the run serves
         self.progress: ProgressReporter | None = None
         self.values: Mapping[str, float] = {}  # last value of each metric
@@ -424,8 +425,11 @@ class Reports:
         if state == "training":
             takes_turns = self._config.learning.schedule != "asynchronous"
             self.conditions = self._conditions()
-            costs = costs_of(self.values, cores=num_cores(), takes_turns=takes_turns)
-            found = None if costs is None else verdict(self.values, costs, self.conditions)
+            # Of several hosts all costs are this one's, which takes its part of the run's steps.
+            rate = self.values.get("env_steps_per_second", 0.0) / self._num_hosts
+            values = {**self.values, "env_steps_per_second": rate}
+            costs = costs_of(values, cores=num_cores(), takes_turns=takes_turns)
+            found = None if costs is None else verdict(values, costs, self.conditions)
             self._balance = sentence(self.values, costs, found), found
         return self._balance
 
@@ -481,6 +485,7 @@ class Reports:
     def compiling(self, session: Session) -> None:
         """Reports what is compiled now; status and events show this session from now on."""
         system, steps = session.system, session.acting.training_steps
+        self._num_hosts = system.hosts.peers.topology.process_count
         network = getattr(self._config.agent, "network", None)
         folder = self._folder
         is_anew, is_other = folder.is_begun_anew, folder.is_other_environment

@@ -62,6 +62,17 @@ def reported(tmp_path: Path) -> Iterator[Reported]:
     made.close()
 
 
+def test_the_balance_of_a_host_is_of_its_own_part_of_the_steps(reported: Reported) -> None:
+    """Of two hosts an env server was busy for 125 % of the time."""
+    reports, rate = reported.reports, 60.0
+    shares = {"acting_waits_share": 0.2, "learning_waits_share": 0.5, "env_steps_per_second": rate}
+    reports.values = {**shares, "env_step_ms": 10.0, "env_servers": 1.0}
+    alone = reports._balance_in("training")
+    reports._num_hosts = 2
+    reports.values = {**reports.values, "env_steps_per_second": 2 * rate}
+    assert alone[1] is not None and reports._balance_in("training") == alone
+
+
 def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Reported) -> None:
     reports = reported.reports
     found = []

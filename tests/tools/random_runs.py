@@ -35,7 +35,7 @@ from learner.serving.ledger import AT_REST, QUEUED, TOKENS, residues
 from seedrl import run_files
 from seedrl.agents.agent import Agent
 from seedrl.agents.window import WindowSpec
-from seedrl.checkpoints import latest
+from seedrl.checkpoints import best_directory, latest
 from seedrl.config import Config, ReplayConfig
 from seedrl.config_io import load
 from seedrl.exit_codes import ExitCode
@@ -209,6 +209,13 @@ def _broken(config: Config, workdir: Path, steps: int, *, is_calm: bool) -> Iter
         is_scored = config.serving.evaluation_slots and config.evaluation.final_seconds
         if is_scored and checkpoint.step not in (0, *played) and not is_excused:
             yield f"update {checkpoint.step} has no score; {played[-3:]}, {text}"
+    # Parameters of the hashing agent count the updates behind them.
+    for saved in (checkpoint, latest(best_directory(workdir))):
+        if saved is None or not is_on_steps:
+            continue
+        version = int(read_all(saved.path, ("params",))["params/version"])
+        if version != saved.meta.get("params_updates", saved.step):
+            yield f"{saved.path} has the parameters of update {version}"
     if is_on_steps and "replay_indices" in checkpoint.meta:
         arrays = read_all(checkpoint.path, ("extra",))
         filled = [index["num_inserted"] for index in checkpoint.meta["replay_indices"]]

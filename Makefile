@@ -1,4 +1,4 @@
-# Needs git, make and a python3 of 3.11 to 3.13; every target sets up its own virtual environment once.
+# Needs git, make and a python3 of 3.11 to 3.14; every target sets up its own virtual environment once.
 # Another interpreter beside the first:  make test VENV=.venv312 PYTHON=python3.12
 
 PYTHON ?= python3
@@ -40,8 +40,8 @@ help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): $(LOCK) pyproject.toml
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else \
-	  "seedrl needs Python 3.11 to 3.13, but $(PYTHON) is %d.%d; name another: make PYTHON=python3.12" % v)'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 15) else \
+	  "seedrl needs Python 3.11 to 3.14, but $(PYTHON) is %d.%d; name another: make PYTHON=python3.12" % v)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --require-hashes -r $(LOCK)
 	$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
@@ -109,7 +109,7 @@ docs: $(STAMP) $(DOCS_STAMP) ## Generate the reference pages, then build the sit
 docs-serve: $(DOCS_STAMP) ## Show the documentation site in the browser
 	$(MKDOCS) serve --config-file docs/site/mkdocs.yml
 
-release: $(STAMP) $(RELEASE_STAMP) ## Build wheel and sdist in dist/, install and train elsewhere (PYTHONS="python3.11 python3.13")
+release: $(STAMP) $(RELEASE_STAMP) ## Build wheel and sdist in dist/, install and train elsewhere (PYTHONS="python3.11 python3.14")
 	bash tests/tools/release.sh $(BIN) $(RELEASE_VENV)/bin $(PYTHONS)
 
 wheels: $(STAMP) ## Gather in .whl what a machine with an accelerator and no index needs

@@ -1,5 +1,6 @@
 """A learner is killed again and again, some thirty times inside a save, and resumes each time."""
 
+import functools
 import os
 import random
 import signal
@@ -52,12 +53,13 @@ def test_every_killed_learner_resumes_from_its_last_durable_checkpoint(
     back: list[float] = []
     start_env_servers(programs, address)
     while kills < wanted or in_saves < wanted_in_saves:
-        durable = newest_durable(workdir)
+        durable, since = newest_durable(workdir), time.time()
         learner = start_learner(programs, workdir, address)
         if kills:
             event = wait_for(lambda n=kills: events(workdir, "resumed")[n - 1 :], learner)[0]
             assert event["fields"]["updates"] == durable
-        back.append(wait_for(lambda n=kills: seconds_until_all_are_back(workdir, n + 1), learner))
+        all_are_back = functools.partial(seconds_until_all_are_back, workdir, kills + 1, since)
+        back.append(wait_for(all_are_back, learner))
         wait_for_a_save(learner, workdir, durable)
         is_in_save = kill(learner, workdir, chooser, in_save=in_saves < wanted_in_saves)
         kills, in_saves = kills + 1, in_saves + is_in_save

@@ -32,17 +32,18 @@ def returns(workdir: Path) -> list[dict[str, Any]]:
     return events(workdir, "server_joined")[ENV_SERVERS:]
 
 
-def seconds_until_all_are_back(workdir: Path, session: int) -> float | None:
+def seconds_until_all_are_back(workdir: Path, session: int, since: float) -> float | None:
     """From the listening of a run's n-th learner, from 1, until all env servers have joined.
 
-    None as long as they have not.
+    None as long as they have not. `since`: when it was started. One may join before the line is
+    written that the learner listens.
     """
     started = events(workdir, "started")
     if len(started) < session:
         return None
     listens = started[session - 1]["time_seconds"]
     joined = [event["time_seconds"] for event in events(workdir, "server_joined")]
-    joined = [seconds for seconds in joined if seconds >= listens]
+    joined = [seconds for seconds in joined if seconds >= since]
     return joined[ENV_SERVERS - 1] - listens if len(joined) >= ENV_SERVERS else None
 
 

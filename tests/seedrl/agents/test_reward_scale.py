@@ -59,7 +59,7 @@ def built(name: str) -> Built:
         return agent.update_statistics(state, sequence, np.ones(B, np.float32), **mean)[0]
 
     names = ("init", "init_state", "act", "initial_priorities")
-    functions = {name: jax.jit(getattr(agent, name)) for name in names}
+    functions = {name: jax.jit(each) for name in names if (each := getattr(agent, name))}
     functions["initial_carry"] = jax.jit(agent.initial_carry, static_argnums=0)
     return Built(agent._replace(**functions), updated, with_statistics)
 

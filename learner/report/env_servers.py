@@ -277,7 +277,7 @@ class EnvServerRegistry:
             f"{sum(each.evaluation_slots for each in ready)} of {evaluation.total})"
         )
         if server.offered > status.environments:
-            text += f"; {server.offered} were offered, and all slots are taken"
+            text += f"; {server.offered} were offered, and there is no slot for the others"
         return text
 
 

@@ -40,7 +40,7 @@ def _of_one_env_server(workload: Workload, groups: int) -> Workload:
     # docs/performance_notebook.md has what other layouts cost.
     launch = LaunchConfig(env_servers=1, envs_per_server=1024, groups=groups)
     changes = {"launch": launch, "learning.batch_sequences": launch.envs_per_server}
-    name = f"{workload.name}, groups of {1024 // groups}"
+    name = f"{workload.name}, groups of {launch.envs_per_server // groups}"
     return dataclasses.replace(workload, name=name, config=with_fields(workload.config, changes))
 
 

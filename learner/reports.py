@@ -542,8 +542,13 @@ class Reports:
             command=command,
             to_allow=tuple(to_allow(to_json(self._config))),
             has_bounds=not acts_on_tokens(self._config),
-            decay_steps=getattr(self._config.agent, "learning_rate_decay_steps", 0),
+            decay_steps=_decay_steps(self._config),
         )
+
+
+def _decay_steps(config: Config) -> int:
+    # Not every agent has them.
+    return getattr(config.agent, "learning_rate_decay_steps", 0)
 
 
 def report_start(
@@ -556,10 +561,15 @@ def report_start(
 ) -> None:
     """Reports the checkpoint that the run continues from, or whose parameters it takes over.
 
-    And each field that a resumed run has otherwise than when it was saved.
+    And each field that a resumed run has otherwise than when it was saved, and if it will train
+    with a learning rate of 0.
     """
     # `is_alone`: no other host shares the run, so that a replay that was saved is restored.
     # `earlier_sessions`: of this attempt; they may all have been killed too early.
+    decay_steps, steps = _decay_steps(config), config.learning.total_steps
+    if 0 < decay_steps < steps:
+        text = f"the learning rate is 0 after {decay_steps:,} of {steps:,} environment steps"
+        events.report("learning", f"{text} (agent.learning_rate_decay_steps)", is_problem=True)
     found = start.checkpoint or (start.initial and start.initial[0])
     if found is None and earlier_sessions:
         text = "no earlier session has saved a checkpoint: starting again"

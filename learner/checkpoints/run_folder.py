@@ -1,25 +1,23 @@
 """The directory of a run: which process owns it, and what is written there at its start."""
 
-import contextlib
 import logging
 import os
-import re
 import shlex
 from pathlib import Path
 from typing import Literal
 
+from learner.checkpoints.run_records import commands_of
 from learner.processes.locks import lock
 from learner.report.json_lines import replace_file
 from seedrl import config_io, run_files
 from seedrl.checkpoints import Checkpoint, best_directory, latest, supersede
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
+from seedrl.programs.flags import words_given
 
 _logger = logging.getLogger(__name__)
 
 Resume = Literal["auto", "never", "must"]
-# In a line of command.txt, with a space before each.
-_INIT_FROM = re.compile(r" --init[-_]from(?:[-_]partial\b|[= ](?:'[^']*'|[^' ])+)")
 
 
 class RunFolder:
@@ -46,8 +44,11 @@ class RunFolder:
         if found is None and resume == "must":
             config, again = self.path / run_files.CONFIG, ""
             if config.exists():  # of a run that has never saved
-                again = shlex.join(["seedrl", "train", str(config), "--workdir", str(self.path)])
-                again = f": {again}{self._init_from()}"
+                words = ["seedrl", "train", str(config), "--workdir", str(self.path)]
+                # The parameters that the run started with: only its command names them.
+                for line in commands_of(self.path)[-1:]:
+                    words += words_given(line, "--init-from", "--init-from-partial")
+                again = f": {shlex.join(words)}"
             raise CheckpointError(
                 f"expected a checkpoint to resume from in {self.checkpoints}, found none; check "
                 f"the directory, or start the run again by --resume auto{again}"
@@ -56,14 +57,6 @@ class RunFolder:
             # Damaged ones: counted as kept, they would have an older intact one deleted.
             supersede(self.checkpoints, after=found.path)
         return found
-
-    def _init_from(self) -> str:
-        # The parameters that the run started with: only its command names them.
-        with contextlib.suppress(OSError):
-            commands = run_files.read_regular(self.path / run_files.COMMANDS)
-            line = commands.decode(errors="replace").rstrip("\n").rpartition("\n")[2]
-            return "".join(_INIT_FROM.findall(line))
-        return ""
 
     def best(self) -> Checkpoint | None:
         """The best checkpoint; None also if it is damaged, which is logged as an error."""

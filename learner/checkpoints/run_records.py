@@ -83,6 +83,14 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     )
 
 
+def commands_of(folder: Path) -> list[str]:
+    """The command lines of a run's sessions, oldest first; none if they cannot be read."""
+    # Without its end the last line is of a start that a full disk has refused.
+    with contextlib.suppress(OSError):
+        return read_regular(folder / run_files.COMMANDS).decode(errors="replace").split("\n")[:-1]
+    return []
+
+
 class Round(NamedTuple):
     """A round of evaluation that is part of a run."""
 

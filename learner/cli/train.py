@@ -37,7 +37,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import HELP
-from seedrl.programs.flags import RUN, Flag, Mark
+from seedrl.programs.flags import RUN, Flag, Mark, words_given
 from seedrl.programs.help import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 
@@ -101,8 +101,27 @@ class LearnerOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResumeOptions:
-    """Continue a run with its own configuration.
+class BalanceOptions:
+    """Options of a run with env servers of its own, which may change while it trains.
+
+    Attributes:
+      balance: auto: change the number of env servers while the run trains, for environments that
+        take milliseconds to step. Their groups and the batch deadline change, too, whenever that
+        makes the run faster. Each env server then has a part of the slots, and
+        `--most-env-servers` of them fill all; at least `--env-servers` run.
+      most_env_servers: most env servers of `--balance auto`.
+    """
+
+    balance: Literal["off", "auto"] = "off"
+    most_env_servers: int = 16
+
+    def __post_init__(self) -> None:
+        require_at_least(self, most_env_servers=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeOptions(BalanceOptions):
+    """Continue a run with its own configuration, and --balance as before.
 
     Example: seedrl resume runs/pong
 
@@ -115,7 +134,7 @@ class ResumeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(RunOptions):
+class TrainOptions(RunOptions, BalanceOptions):
     """Train on this machine: a learner and its env servers.
 
     --envs, --env-servers and --groups are short for --serving.training-slots,
@@ -128,21 +147,14 @@ class TrainOptions(RunOptions):
       workdir: directory of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
       profile: JSON file of `seedrl tune`. It sets env servers and slots for this machine; options
         override its fields.
-      balance: auto: change the number of env servers while the run trains, for environments that
-        take milliseconds to step. Their groups and the batch deadline change, too, whenever that
-        makes the run faster. Each env server then has a part of the slots, and
-        `--most-env-servers` of them fill all; at least `--env-servers` run.
-      most_env_servers: most env servers of `--balance auto`.
     """
 
     workdir: Path | None = None
     profile: Path | None = None
-    balance: Literal["off", "auto"] = "off"
-    most_env_servers: int = 16
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, most_env_servers=1)
+        RunOptions.__post_init__(self)
+        BalanceOptions.__post_init__(self)
 
 
 def read(argv: Sequence[str]) -> tuple[TrainOptions, Config]:
@@ -182,11 +194,14 @@ def resume(argv: Sequence[str]) -> int:
             f"expected the directory of a run, got {run}, which has no {run_files.CONFIG}"
         )
     with stop_on_signals(shlex.join([*RESUME_PROG.split(), *argv])) as stop:
-        words = [str(run / run_files.CONFIG), *argv[1:]]
-        options, config = parse(ResumeOptions, words, prog=RESUME_PROG)
-        from learner.checkpoints.run_records import read_run  # imports numpy
+        from learner.checkpoints.run_records import commands_of, read_run  # imports numpy
 
-        own = TrainOptions(allow=options.allow, resume="must")
+        words = [str(run / run_files.CONFIG)]
+        # No fields of the configuration. If a flag is given twice, the last one counts.
+        for line in commands_of(run):
+            words += words_given(line, "--balance", "--most-env-servers")
+        options, config = parse(ResumeOptions, [*words, *argv[1:]], prog=RESUME_PROG)
+        own = TrainOptions(**vars(options), resume="must")
         name = read_run(run).config or run.name
         return _run_with_env_servers(own, config, stop, workdir=run, name=name)
 

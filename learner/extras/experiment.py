@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, NamedTuple
 
-from learner.checkpoints.run_records import read_final_score, read_run
+from learner.checkpoints.run_records import commands_of, read_final_score, read_run
 from learner.processes.env_servers import Child, child_environment
 from learner.report.status import STOPPED
 from seedrl import run_files
@@ -258,12 +258,7 @@ def check_same(folder: Path, planned: Sequence[str], config: Config) -> None:
 
 def command_of(folder: Path) -> str | None:
     """What the run was last started with; None if it has not begun."""
-    try:
-        text = read_regular(folder / run_files.COMMANDS).decode(errors="replace")
-    except OSError:
-        return None
-    # Without its end the last line is of a start that a full disk has refused.
-    begun = [line for line in text.split("\n")[:-1] if not _AS_IT_WAS.match(line)]
+    begun = [line for line in commands_of(folder) if not _AS_IT_WAS.match(line)]
     return begun[-1] if begun else None
 
 

@@ -22,6 +22,7 @@ from learner.report.status import EvaluationStatus, Slots, write_status
 from learner.reports import ProgressReporter, Reports, report_start
 from seedrl.checkpoints import Checkpoint
 from seedrl.config_io import load, to_json
+from seedrl.fields import with_fields
 from tests.learner.report.listener import Heard, Taken
 from tests.learner.report.test_terminal import STATUS, env_server
 from tests.patience import SECONDS, wait_until
@@ -172,6 +173,11 @@ def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
     _, event = heard.take()  # not of what is each session's own
     assert event.kind == "changed" and not event.is_problem
     assert event.fields == {"field": "seed", "before": "0", "now": "7"}
+    for decay_steps in (0, 400_000, config.learning.total_steps):
+        own = with_fields(config, {"agent.learning_rate_decay_steps": decay_steps})
+        report_start(heard, StartFrom(), own)
+    (event,) = heard.take()
+    assert event.is_problem and "0 after 400,000 of 1,000,000" in event.text
 
 
 def test_a_status_that_cannot_be_made_does_not_end_the_run(

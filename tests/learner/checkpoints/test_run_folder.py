@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path:
         command = f"seedrl train {tmp_path}/config.json --workdir {tmp_path}"
         assert (command in str(caught.value)) == has_config
     # Without them it would start from other parameters.
-    begins = "--init-from 'a run' --init-from-partial"
+    begins = shlex.join(["--init-from", "a coach's run", "--init-from-partial"])
     for line in ("seedrl train x --init-from b", f"seedrl train x {begins} --seed 3"):
         folder.record_command(line)
     with pytest.raises(CheckpointError) as caught:

@@ -122,6 +122,13 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
     assert (given["workdir"], given["resume"], given["name"]) == (Path("w"), "must", "mine")
     words = shlex.split(given["stop"].command)
     assert words[:3] == ["seedrl", "resume", "w/config.json"]
+    # Of a flag in several sessions the last one counts, and of those the one typed now.
+    lines = ("train x --balance=auto --seed 3", "resume w --most_env_servers 3", "train 'half")
+    (folder / "command.txt").write_text("".join(f"seedrl {line}\n" for line in lines))
+    for more, most in ([], 3), (["--most-env-servers", "5"], 5), (["--balance", "off"], None):
+        assert main(["resume", "w", *more]) == 0
+        fleets = stage.calls[-1].arguments["fleets"]
+        assert (fleets.most if fleets else None) == most
     for more in (["--workdir", "other"], ["--init-from", "other"]):
         assert main(["resume", "w", *more]) == 2
     assert "--init-from" in capsys.readouterr().err

@@ -72,6 +72,7 @@ class Balancer:
         self._times: deque[float] = deque(maxlen=_MOST_MOVES)
         self._wanted: Move | None = None  # by the last interval
         self._made: Move | None = None  # and not yet measured
+        self._costs: Costs  # of the last interval that has shown some
         self._rate_before = 0.0  # steps/s before it
         self._has_joined = False
         # Moves in vain, with the seconds of an environment's step at that time.
@@ -80,11 +81,13 @@ class Balancer:
     def update(self, metrics: Mapping[str, float], conditions: Conditions) -> None:
         """Takes an interval's metrics."""
         costs = costs_of(metrics, cores=num_cores())
-        if costs is None:
+        is_late = self._made is not None and self._clock() - self._times[-1] >= _JOIN_SECONDS
+        if costs is None and not is_late:
             return
-        rate = metrics["env_steps_per_second"]
+        # Of a move after which no step has come: those of the time before it.
+        self._costs = costs = costs or self._costs
+        rate = metrics.get("env_steps_per_second", 0.0)
         if self._made is not None:
-            is_late = self._clock() - self._times[-1] >= _JOIN_SECONDS
             if self._has_joined or is_late:
                 self._measure(self._made, rate, costs)
             # If they have, the next interval has nothing of the time before.

@@ -116,6 +116,18 @@ def test_env_servers_are_started_for_a_slow_environment_and_released_after_it() 
     assert second_measured["measured"] == 0.0 and second_measured["is_kept"]
 
 
+def test_a_move_after_which_no_step_comes_is_undone() -> None:
+    run = Simulated()
+    run.step_seconds = 0.012
+    run.play(2)
+    assert run.number == 15
+    run.building = 14
+    run.play(5, env_steps_per_second=0.0)
+    assert run.number == 15  # they may still build their environments
+    run.play(1, env_steps_per_second=0.0)
+    assert run.number == 2 and run.moves[-1]["measured"] == -1.0
+
+
 def test_a_move_in_vain_is_undone_and_tried_again_only_at_another_pace() -> None:
     run = Simulated()
     run.step_seconds, run.useful = 0.01, 2

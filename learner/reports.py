@@ -551,6 +551,13 @@ def _decay_steps(config: Config) -> int:
     return getattr(config.agent, "learning_rate_decay_steps", 0)
 
 
+def _report_rate(events: EventSink, config: Config) -> None:
+    decay_steps, steps = _decay_steps(config), config.learning.total_steps
+    if 0 < decay_steps < steps:
+        text = f"the learning rate is 0 after {decay_steps:,} of {steps:,} environment steps"
+        events.report("learning", f"{text} (agent.learning_rate_decay_steps)", is_problem=True)
+
+
 def report_start(
     events: EventSink,
     start: StartFrom,
@@ -566,10 +573,7 @@ def report_start(
     """
     # `is_alone`: no other host shares the run, so that a replay that was saved is restored.
     # `earlier_sessions`: of this attempt; they may all have been killed too early.
-    decay_steps, steps = _decay_steps(config), config.learning.total_steps
-    if 0 < decay_steps < steps:
-        text = f"the learning rate is 0 after {decay_steps:,} of {steps:,} environment steps"
-        events.report("learning", f"{text} (agent.learning_rate_decay_steps)", is_problem=True)
+    _report_rate(events, config)
     found = start.checkpoint or (start.initial and start.initial[0])
     if found is None and earlier_sessions:
         text = "no earlier session has saved a checkpoint: starting again"

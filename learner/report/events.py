@@ -24,8 +24,8 @@ KINDS = {
     "learning": "one of: how the network reads observations; compiling starts (`replay_bytes`) or "
     "ends (`seconds`); the first update is applied; updates are skipped or sequences dropped "
     "(`number`, at most one event a minute); episodes lack a metric (`names`) or do not end "
-    "(`role`, `steps`); metrics show that the run may not learn (`sign`); the learning rate will be "
-    "0 before the run ends",
+    "(`role`, `steps`); metrics show that the run may not learn (`sign`); the learning rate will "
+    "be 0 before the run ends",
     "evaluation": "a round of evaluation ends (of rounds below the target at most one in "
     "`logging.interval_seconds` is reported): `mean_return`, `episodes`, `updates` and "
     "`env_steps` of the parameters, `ended_env_steps`, `is_confirmation`; `outcome` is `below`, "

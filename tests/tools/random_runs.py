@@ -267,6 +267,7 @@ def main() -> int:
     flags = parser.parse_args()
     # Of all processes: so one that is aborted prints its stacks, and a learner has four devices.
     os.environ.update(PYTHONFAULTHANDLER="1", JAX_NUM_CPU_DEVICES="4")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and leaves no process behind
     start, is_broken = time.monotonic(), False
     for seed in flags.seeds or itertools.count(random.randrange(10**6)):
         if not flags.seeds and time.monotonic() - start > flags.seconds:

@@ -6,14 +6,13 @@ import shlex
 from pathlib import Path
 from typing import Literal
 
-from learner.checkpoints.run_records import commands_of
+from learner.checkpoints.run_records import commands_of, words_given
 from learner.processes.locks import lock
 from learner.report.json_lines import replace_file
 from seedrl import config_io, run_files
 from seedrl.checkpoints import Checkpoint, best_directory, latest, supersede
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
-from seedrl.programs.flags import words_given
 
 _logger = logging.getLogger(__name__)
 

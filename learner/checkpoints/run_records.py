@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import math
+import shlex
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from learner.report.json_lines import LineReader, number, parsed, replace_file
 from learner.report.status import ERROR, FAILED, FRESH_SECONDS, STOPPED, EvaluationStatus
 from seedrl import checkpoints, run_files
 from seedrl.errors import CheckpointError
+from seedrl.programs.flags import flag_of
 from seedrl.run_files import read_regular
 from seedrl.wire.contract import printable
 
@@ -89,6 +91,18 @@ def commands_of(folder: Path) -> list[str]:
     with contextlib.suppress(OSError):
         return read_regular(folder / run_files.COMMANDS).decode(errors="replace").split("\n")[:-1]
     return []
+
+
+def words_given(command: str, *names: str) -> list[str]:
+    """The words of a command line that set one of these flags: each flag with its values."""
+    found: list[str] = []
+    with contextlib.suppress(ValueError):  # half a line, which a full disk leaves
+        is_named = False
+        for word in shlex.split(command):
+            if word.startswith("--"):
+                is_named = flag_of(word) in names
+            found += [word] if is_named else []
+    return found
 
 
 class Round(NamedTuple):

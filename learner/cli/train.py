@@ -37,7 +37,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import HELP
-from seedrl.programs.flags import RUN, Flag, Mark, words_given
+from seedrl.programs.flags import RUN, Flag, Mark
 from seedrl.programs.help import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 
@@ -101,10 +101,14 @@ class LearnerOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BalanceOptions:
-    """Options of a run with env servers of its own, which may change while it trains.
+class ResumeOptions:
+    """Continue a run with its own configuration, and --balance as before.
+
+    Example: seedrl resume runs/pong
 
     Attributes:
+      allow: code that the run may name. Directories of Python files, and environment factories
+        (package.module:factory).
       balance: auto: change the number of env servers while the run trains, for environments that
         take milliseconds to step. Their groups and the batch deadline change, too, whenever that
         makes the run faster. Each env server then has a part of the slots, and
@@ -112,6 +116,7 @@ class BalanceOptions:
       most_env_servers: most env servers of `--balance auto`.
     """
 
+    allow: tuple[str, ...] | None = None
     balance: Literal["off", "auto"] = "off"
     most_env_servers: int = 16
 
@@ -120,21 +125,7 @@ class BalanceOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResumeOptions(BalanceOptions):
-    """Continue a run with its own configuration, and --balance as before.
-
-    Example: seedrl resume runs/pong
-
-    Attributes:
-      allow: code that the run may name. Directories of Python files, and environment factories
-        (package.module:factory).
-    """
-
-    allow: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainOptions(RunOptions, BalanceOptions):
+class TrainOptions(RunOptions, ResumeOptions):
     """Train on this machine: a learner and its env servers.
 
     --envs, --env-servers and --groups are short for --serving.training-slots,
@@ -154,7 +145,7 @@ class TrainOptions(RunOptions, BalanceOptions):
 
     def __post_init__(self) -> None:
         RunOptions.__post_init__(self)
-        BalanceOptions.__post_init__(self)
+        ResumeOptions.__post_init__(self)
 
 
 def read(argv: Sequence[str]) -> tuple[TrainOptions, Config]:
@@ -194,7 +185,11 @@ def resume(argv: Sequence[str]) -> int:
             f"expected the directory of a run, got {run}, which has no {run_files.CONFIG}"
         )
     with stop_on_signals(shlex.join([*RESUME_PROG.split(), *argv])) as stop:
-        from learner.checkpoints.run_records import commands_of, read_run  # imports numpy
+        from learner.checkpoints.run_records import (  # imports numpy
+            commands_of,
+            read_run,
+            words_given,
+        )
 
         words = [str(run / run_files.CONFIG)]
         # No fields of the configuration. If a flag is given twice, the last one counts.

@@ -10,7 +10,6 @@ import functools
 import itertools
 import math
 import re
-import shlex
 import types
 import typing
 from collections.abc import Collection, Mapping, Sequence
@@ -70,18 +69,6 @@ def name_of(path: str) -> str:
 def flag_of(word: str) -> str:
     """The flag of a word such as `--max_size=3`, as it is written in help."""
     return word.partition("=")[0].replace("_", "-")
-
-
-def words_given(command: str, *names: str) -> list[str]:
-    """The words of a command line that set one of these flags: each flag with its values."""
-    found: list[str] = []
-    with contextlib.suppress(ValueError):  # half a line, which a full disk leaves
-        is_named = False
-        for word in shlex.split(command):
-            if word.startswith("--"):
-                is_named = flag_of(word) in names
-            found += [word] if is_named else []
-    return found
 
 
 def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, Any]:

@@ -52,7 +52,12 @@ from learner.serving.leases import SlotRange, SlotTable, ranges_of, session_seed
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint, saved_spec
-from seedrl.config import Config, acts_on_tokens, evaluation_steps
+from seedrl.config import (
+    Config,
+    acts_on_tokens,
+    evaluation_steps,
+    learning_rate_decay_steps,
+)
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
@@ -480,7 +485,7 @@ def _gauge_constants(config: Config, metrics: Metrics) -> None:
     """Numbers of the agent that no update changes, for whoever compares runs."""
     learning_rate = getattr(config.agent, "learning_rate", None)
     # If it decays, each update reports the rate that it used.
-    decays = bool(getattr(config.agent, "learning_rate_decay_steps", 0))
+    decays = bool(learning_rate_decay_steps(config))
     if isinstance(learning_rate, float) and not decays:
         metrics.gauge("learning_rate", learning_rate)
 

@@ -51,7 +51,7 @@ from learner.schedule import Session
 from learner.serving.hub import Hub
 from learner.serving.leases import Role
 from seedrl.checkpoints import Checkpoint, best_return
-from seedrl.config import OWN_SERVING, Config, acts_on_tokens
+from seedrl.config import OWN_SERVING, Config, acts_on_tokens, learning_rate_decay_steps
 from seedrl.config_io import changes, to_allow, to_json
 from seedrl.errors import UserError
 from seedrl.fields import fields_of
@@ -542,17 +542,12 @@ class Reports:
             command=command,
             to_allow=tuple(to_allow(to_json(self._config))),
             has_bounds=not acts_on_tokens(self._config),
-            decay_steps=_decay_steps(self._config),
+            decay_steps=learning_rate_decay_steps(self._config),
         )
 
 
-def _decay_steps(config: Config) -> int:
-    # Not every agent has them.
-    return getattr(config.agent, "learning_rate_decay_steps", 0)
-
-
 def _report_rate(events: EventSink, config: Config) -> None:
-    decay_steps, steps = _decay_steps(config), config.learning.total_steps
+    decay_steps, steps = learning_rate_decay_steps(config), config.learning.total_steps
     if 0 < decay_steps < steps:
         text = f"the learning rate is 0 after {decay_steps:,} of {steps:,} environment steps"
         events.report("learning", f"{text} (agent.learning_rate_decay_steps)", is_problem=True)

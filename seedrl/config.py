@@ -308,6 +308,12 @@ class Config:
     seed: int = 0
 
 
+def learning_rate_decay_steps(config: Config) -> int:
+    """Environment steps after which the learning rate is 0; 0 if it never is."""
+    steps: int = getattr(config.agent, "learning_rate_decay_steps", 0)  # not every agent has them
+    return steps
+
+
 def acts_on_tokens(config: Config) -> bool:
     """True if the agent generates tokens: its acting is another (`learner.acting.token_acting`)."""
     return bool(getattr(config.agent, "acts_on_tokens", False))

@@ -19,7 +19,7 @@ from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
 from seedrl.agents.normalization import NormalizedParams
 from seedrl.checkpoints import best_directory, saved_spec
-from seedrl.config import Config
+from seedrl.config import Config, learning_rate_decay_steps
 from seedrl.config_io import changes, difference, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.observations import spec_difference
@@ -113,7 +113,7 @@ def _require_steps(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
             f"run in {checkpoint.path.parent.parent} has taken, got {steps:,}"
         )
     # The run would act on, and learn nothing.
-    if 0 < (decay := getattr(config.agent, "learning_rate_decay_steps", 0)) < steps:
+    if 0 < (decay := learning_rate_decay_steps(config)) < steps:
         raise ConfigError(
             "agent.learning_rate_decay_steps: expected 0, or at least learning.total_steps "
             f"({steps:,}), because the learning rate is 0 after them, got {decay:,}"

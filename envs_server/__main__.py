@@ -18,15 +18,15 @@ from seedrl.programs.outcome import exit_code, leave
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs an env server until its work is over, and exits the process with its code."""
     words = sys.argv[1:] if argv is None else argv
+    leave(exit_code(lambda: _run(words), prog=PROG))
+
+
+def _run(words: Sequence[str]) -> int:
     # The environment's module may lie there. `python -m` has it first on the path; as the script
     # `seedrl-env-server` this is the script's folder instead. A learner starts it with -P, and has
     # the folder on PYTHONPATH unless it is a run's.
     if not sys.flags.safe_path:
         sys.path.append(os.getcwd())
-    leave(exit_code(lambda: _run(words), prog=PROG))
-
-
-def _run(words: Sequence[str]) -> int:
     options = read_options(words)
     # numpy and gRPC are imported only once the command line is known to be good.
     if options.processes == 1 and options.logs is None:

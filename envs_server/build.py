@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -86,6 +86,10 @@ def choose(recipe: Recipe, vectorization: str) -> str:
         return "atari"
     if recipe.wrappers:  # most take one environment, not a vector of them
         return "sync"
+    # Only gymnasium's single ones know null, as registered, and -1, none: others end each step.
+    steps = recipe.arguments.get("max_episode_steps", 1)
+    if type(steps) is not int or steps < 1:
+        return "sync"
     spec = None if recipe.factory else gymnasium.registry.get(recipe.id)
     has_vector = spec.vector_entry_point if spec else recipe.vector_factory
     has_single = recipe.factory or spec is None or spec.entry_point
@@ -140,8 +144,13 @@ def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
 
             env = TokenGym(env) if isinstance(env, TokenEnv) else env
         env = _environment(env, recipe.id)
-        for wrapper in recipe.wrappers:
-            env = _environment(wrapper(env), f"a wrapper of {recipe.id}")
+        try:
+            for wrapper in recipe.wrappers:
+                env = _environment(wrapper(env), f"a wrapper of {recipe.id}")
+        except BaseException:
+            with suppress(BaseException):  # why it has no wrapper is what is reported
+                env.close()
+            raise
         return env
 
 

@@ -230,6 +230,7 @@ class Lease:
         self._limit = hang.limit if hang else contextlib.nullcontext
         self._step_deadline_seconds = 0.0
         self._groups: list[EnvGroup] = []
+        self._closing: list[Callable[[], object]] = []  # of all environments, also unsuitable ones
         self._action_layouts: list[ActionLayout] = []
         self.is_serving = self.is_answered = False
 
@@ -348,6 +349,7 @@ class Lease:
                     positions=positions,
                     failures=failures,
                 )
+                self._closing.append(environment.close)
                 self._groups.append(EnvGroup(index, environment, group.seeds, metrics))
             except BuildError as error:
                 if failures.progress < Progress.STEPPED:
@@ -358,13 +360,13 @@ class Lease:
 
     def close(self) -> None:
         """Closes all environments, whatever they raise."""
-        for group in self._groups:
+        for close in self._closing:
             try:
                 with self._limit(WARNING_SECONDS):
-                    group.close()
+                    close()
             except BaseException as error:
                 _log.warning("closing environments: %s", one_line(error))
-        self._groups = []
+        self._groups, self._closing = [], []
 
 
 def _check_together(groups: list[EnvGroup], assign: Assign) -> None:

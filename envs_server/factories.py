@@ -55,13 +55,13 @@ def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
     _check_allowed([name], allowed)  # first: importing a module runs it
     module_name, _, attribute = name.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        # A module may import a name only when it is asked for.
+        factory = getattr(importlib.import_module(module_name), attribute, None)
     except (Exception, SystemExit) as error:  # a module may end the process that imports it
         reason = missing_extra(error) or one_line(error)
         if isinstance(error, ModuleNotFoundError) and reason == one_line(error):
             reason += "; install it where the env server runs, or add its directory to PYTHONPATH"
         raise BuildError(f"cannot import {module_name} for {name}: {reason}") from error
-    factory = getattr(module, attribute, None)
     if not callable(factory):
         raise BuildError(f"expected a callable {attribute} in {module_name}, there is none")
     # `module:name` may be a name that the module only imported, for example from `os`.

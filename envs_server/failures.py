@@ -28,7 +28,8 @@ def one_line(error: BaseException) -> str:
     from seedrl.hints import own_place  # only once something fails
 
     try:
-        text = " ".join(str(error).split())
+        # The wire takes no half of a surrogate pair, as Python reads a name in another coding.
+        text = " ".join(str(error).encode(errors="replace").decode().split())
     except Exception:  # an exception of the environment's own, whose __str__ raises
         text = ""
     place = own_place(error)

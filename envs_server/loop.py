@@ -289,6 +289,8 @@ def _fitted(
     """`value` in the dtype that its space declares, if that changes none of its numbers."""
     try:
         array = np.asarray(value)
+        if array.dtype.kind in "cOSU":  # complex, of which a half would be lost; objects; text
+            raise TypeError
         with np.errstate(all="ignore"):
             cast = array.astype(dtype)
     except (TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from envs_server.failures import BuildError, EnvironmentFailedError, Failures, returned
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures, Progress, returned
 from envs_server.groups import VectorStep
 from envs_server.spaces import env_spec
 from seedrl.specs import ACTION_MASK
@@ -72,6 +72,12 @@ def build_vector(
     if is_atari:  # not gymnasium's: that has other frames, and sticky actions
         env = _atari_vector(id, arguments, num_envs)
     elif vector_factory is None:
+        steps = arguments.get("max_episode_steps", 1)
+        if type(steps) is not int or steps < 1:  # see `envs_server.build.choose`
+            raise BuildError(
+                f"max_episode_steps: expected at least 1 for vectorization {back_end}, got "
+                f"{steps!r:.80}; use environment.vectorization sync"
+            )
         env = gymnasium.make_vec(id, num_envs, vectorization_mode="vector_entry_point", **arguments)
     else:
         env = vector_factory(num_envs=num_envs, **arguments)
@@ -109,7 +115,11 @@ class Native:
         self._env, self._is_atari, self._max_abs_reward = env, is_atari, max_abs_reward
         self._positions, self._failures = positions, failures
         self.action_space = env.single_action_space
-        self.spec = env_spec(env.single_observation_space, self.action_space)
+        try:
+            self.spec = env_spec(env.single_observation_space, self.action_space)
+        except BuildError:
+            env.close()
+            raise
         self._check_observation = StepLayout(self.spec, len(positions)).check_observation
         self.close = env.close
 
@@ -127,7 +137,9 @@ class Native:
                 )
             # The environments whose episode has ended: their next row is FIRST.
             self._is_last = np.zeros(len(seeds), np.bool_)
-            return self._checked(observation)
+            observation = self._checked(observation)
+            self._failures.progress = max(self._failures.progress, Progress.RESET)
+            return observation
         except BuildError:
             raise
         except BaseException as error:  # sys.exit would look like the end of training

@@ -12,6 +12,7 @@ from seedrl.programs.flags import Mark
 from seedrl.wire.contract import MOST_GROUPS, address_fault, is_local
 
 PROG = "python -m envs_server"
+_MOST_ENVS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +76,11 @@ def _fault(options: Options) -> str:
     if fault := address_fault(options.learner, lowest_port=1):
         return f"--learner: expected {fault}, got {options.learner!r}"
     least = min(options.num_envs, options.groups, options.processes)
-    if least < 1 or options.groups > MOST_GROUPS:
-        return f"expected --num-envs and --processes of at least 1, --groups of 1 to {MOST_GROUPS}"
+    if least < 1 or options.num_envs > _MOST_ENVS or options.groups > MOST_GROUPS:
+        return (
+            f"expected --num-envs of 1 to {_MOST_ENVS:,}, --processes of at least 1, --groups of 1 "
+            f"to {MOST_GROUPS}"
+        )
     # A child that ends with its supervisor, and the orphans of a child, need prctl.
     if sys.platform != "linux" and (options.processes > 1 or options.logs):
         return "--processes and --logs: Linux only"

@@ -24,6 +24,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 # For environments to be closed, once the process is asked to stop: less than its supervisor waits.
 _CLOSING_SECONDS = 3.0
 _LOOK_SECONDS = 0.5  # between two looks for a hang
+_LONGEST_SECONDS = 1e9  # faulthandler refuses more than about nine times that
 _STDERR = 2  # the descriptor: an environment may have put anything in place of `sys.stderr`
 
 
@@ -129,7 +130,7 @@ class HangLimit:
             faulthandler.dump_traceback_later(0.001, exit=True, file=_STDERR)
         else:
             # Work of that length may begin right after this look, and must end before the timer.
-            seconds = min(left, self._seconds) + 2 * _LOOK_SECONDS
+            seconds = min(left, self._seconds, _LONGEST_SECONDS) + 2 * _LOOK_SECONDS
             faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
 
 

@@ -114,6 +114,9 @@ def _fault_of_class(value: Any, kind: type) -> str | None:
         is_right = isinstance(value, int) and abs(value) < 2**63
     else:
         is_right = isinstance(value, kind)
+        # No message and no file holds half of a surrogate pair, as Python reads other codings.
+        if isinstance(value, str) and value != value.encode(errors="replace").decode():
+            return "text in UTF-8"
     names = {float: "a finite number", int: "a whole number", type(None): "None"}
     return None if is_right else names.get(kind, kind.__name__)
 

@@ -43,7 +43,9 @@ def innermost_own_place(frames: Iterable[tuple[FrameType, int]]) -> str:
     """The first line of a user's own code among `frames`, which start at the innermost, or ""."""
     for frame, line in frames:
         module, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
-        if module.partition(".")[0] not in _LIBRARIES | sys.stdlib_module_names and file[0] != "<":
+        # A file that is none, as of generated code, is named `<string>`, or not at all.
+        is_file = file[:1] not in ("", "<")
+        if is_file and module.partition(".")[0] not in _LIBRARIES | sys.stdlib_module_names:
             return f"{file}:{line}"
     return ""
 
@@ -94,7 +96,9 @@ def missing_extra(error: BaseException) -> str | None:
     Follows causes: libraries turn an ImportError into an error of their own.
     """
     cause: BaseException | None = error
-    while cause is not None:
+    seen: list[int] = []  # `raise error from error` is its own cause
+    while cause is not None and id(cause) not in seen:
+        seen.append(id(cause))
         # Of an import only: an environment's own error may have a name of any type.
         name = str(cause.name).partition(".")[0] if isinstance(cause, ImportError) else ""
         if name in EXTRA_OF:

@@ -194,6 +194,7 @@ USAGE: dict[str, str] = {
     "env server --learner h:0 --num-envs 2": "h:0",
     "env server --learner h:1 --num-envs x": "--num-envs",
     "env server --learner h:1 --num-envs -3": "--num-envs",
+    f"env server --learner h:1 --num-envs {10**20}": "--num-envs",
     f"{ENV_SERVER} --alow-env x:*": "--alow-env",
     f"{ENV_SERVER} --group 3": "--group",
     f"{ENV_SERVER} --processes 0": "--processes",
@@ -287,6 +288,7 @@ USAGE: dict[str, str] = {
     "check-env CartPole-v1 --arguments '{'": "environment.arguments",
     "check-env mine:make --environment.arguments {}": "did you mean --arguments?",
     "check-env CartPole-v1 --steps many": "--steps",
+    "check-env CartPole-v1 --max-abs-reward -5": "--max-abs-reward",
 }
 # The same with another exit code.
 OTHERS: dict[str, tuple[int, str]] = {

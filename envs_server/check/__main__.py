@@ -58,6 +58,8 @@ class Options:
             raise ValueError(f"expected at least one environment and one step, got {got}")
         if not 0 <= self.seed <= 2**31 - self.num_envs:
             raise ValueError(f"expected --seed of 0 to 2^31 - num_envs, got {self.seed}")
+        if not self.max_abs_reward >= 0:
+            raise ValueError(f"expected --max-abs-reward of at least 0, got {self.max_abs_reward}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,7 +31,7 @@ from seedrl.fields import (
 )
 from seedrl.networks.network import Network
 from seedrl.rl.returns import scaled
-from seedrl.rl.surrogate import mean_of
+from seedrl.rl.surrogate import divergence, mean_of
 from seedrl.rl.vtrace import VTrace, vtrace
 from seedrl.specs import ActionSpec, EnvSpec
 from seedrl.types import Array, Sequence, Tree
@@ -163,8 +163,7 @@ def _metrics(config: ImpalaConfig, log_ratios: Array, corrected: VTrace) -> dict
     mean = functools.partial(mean_of, is_trained=is_trained)
     return {
         "advantage_size": mean(jnp.abs(corrected.advantages)),
-        # Never negative: see `surrogate.divergence`.
-        "behaviour_kl": mean(ratios - 1.0 - log_ratios),
+        "behaviour_kl": mean(divergence(log_ratios)),
         "ratio_max": jnp.max(ratios),
         "ratio_clipped_fraction": mean(ratios > config.rho_bar),
         "ratio_low_fraction": mean(ratios < 0.5),

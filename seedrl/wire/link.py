@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -27,6 +28,7 @@ from seedrl.wire.framing import (
 from seedrl.wire.payload import Buffer
 
 LENGTH = struct.Struct("<I")
+_SILENT_SECONDS = 0.5  # of one that has connected
 _MOST_WAITING = 4096  # as many as Linux allows by default (net.core.somaxconn)
 _READ_AHEAD_BYTES = 2**16
 # The kernel holds what is sent but not read, and does not let us ask for more than it likes.
@@ -147,28 +149,34 @@ class Listener:
         self._socket.bind(address_of(socket_name))
         # Other users can connect too: they must not fill the queue before the learner is in it.
         self._socket.listen(_MOST_WAITING)
-        # The learner connects before it says so in Assign, and sends the secret with connecting.
-        self._socket.settimeout(GRACE_SECONDS)
 
     def accept(self) -> Link | None:
         """The link to whoever knows the secret; None if nobody has come in time."""
+        # The learner connects before it says so in Assign, and sends the secret with connecting.
+        ends = time.monotonic() + GRACE_SECONDS
         try:
-            while True:
+            while (left := ends - time.monotonic()) > 0:
+                self._socket.settimeout(left)
                 connection, _ = self._socket.accept()
-                if self._is_learner(connection):
+                if self._is_learner(connection, ends):
                     connection.settimeout(None)
                     return Link(connection)
                 connection.close()
         except OSError:
-            return None
+            pass
+        return None
 
-    def _is_learner(self, connection: socket.socket) -> bool:
-        # Any user can connect to an abstract socket, but only the learner has the secret.
-        connection.settimeout(GRACE_SECONDS)
+    def _is_learner(self, connection: socket.socket, ends: float) -> bool:
+        # Any user can connect to an abstract socket, but only the learner has the secret. Whoever
+        # says nothing must not keep the next one waiting for long.
         secret = b""
         # Other languages may send it in pieces.
         with contextlib.suppress(OSError):
-            while piece := connection.recv(len(self._secret) - len(secret)):
+            while (left := ends - time.monotonic()) > 0:
+                connection.settimeout(min(left, _SILENT_SECONDS))
+                piece = connection.recv(len(self._secret) - len(secret))
+                if not piece:
+                    break
                 secret += piece
         return secrets.compare_digest(secret, self._secret)
 

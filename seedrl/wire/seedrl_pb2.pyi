@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 602aae8818503f3f4a82c8b4a4f602e0db3b52ae439ee081d949acf2eca0cef6
+# seedrl/wire/seedrl.proto sha256 9c4a92b9828b5b9cec735bdcf44e7fdc931c52108e17cea926ddddd8bccb530f
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -3,6 +3,7 @@
 `seedrl train` ends with 2 and the same line when its env servers do.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ ZEROS = np.zeros(4, np.float32)
 FIRST = "environment 0 (slot 0), "
 # What the environment has in place of what is sound.
 defect: dict[str, Any] = {}
+still_open: list[Any] = []
 
 
 class Sound(gymnasium.Env[np.ndarray, int]):
@@ -37,6 +39,10 @@ class Sound(gymnasium.Env[np.ndarray, int]):
 
     def __init__(self, gravity: float = 1.0):
         self.weight = gravity * 2.0
+        still_open.append(self)
+
+    def close(self) -> None:
+        still_open.remove(self)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         return ZEROS, {}
@@ -68,6 +74,17 @@ class UnshowableError(Exception):
         raise RuntimeError("no text")
 
 
+def in_latin_1(_: Any) -> Any:
+    raise OSError("no file " + os.fsdecode(b"\xff"))
+
+
+def __getattr__(name: str) -> Any:
+    # As of a package that imports its parts only when they are asked for.
+    if name == "lazy":
+        raise ModuleNotFoundError("no module of a simulator")
+    raise AttributeError(name)
+
+
 def unshowable(*_: Any, **__: Any) -> Any:
     raise UnshowableError
 
@@ -96,6 +113,14 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
         {"step": lambda self, _: ([[0], 1], 1.0, False, False, {})},
         FIRST + "step: expected numbers of shape (4,) as observation, got [[0], 1]",
     ),
+    "complex": (
+        {"step": lambda self, _: (ZEROS * 1j, 1.0, False, False, {})},
+        FIRST + "step: expected numbers of shape (4,) as observation, got array([0.+0.j",
+    ),
+    "words": (
+        {"step": lambda self, _: (["1"] * 4, 1.0, False, False, {})},
+        FIRST + "step: expected numbers of shape (4,) as observation, got ['1'",
+    ),
     "no such category": (
         {"observation_space": spaces.Discrete(3), "reset": lambda self, **_: (0, {})}
         | {"step": lambda self, _: (3, 1.0, False, False, {})},
@@ -112,6 +137,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "sys.exit": ({"step": lambda self, _: sys.exit(0)}, FIRST + "step: SystemExit: 0"),
     "raises when built": ({"__init__": lambda self: 1 / 0}, f"{HERE}:make: ZeroDivisionError"),
+    "no UTF-8": ({"__init__": in_latin_1}, f"{HERE}:make: OSError: no file ?"),
     "unshowable when built": ({"__init__": unshowable}, f"{HERE}:make: UnshowableError"),
     "unshowable in reset": ({"reset": unshowable}, FIRST + "restart: UnshowableError"),
     "nested actions": ({"action_space": spaces.Tuple((spaces.Discrete(2),))}, "Tuple("),
@@ -131,6 +157,7 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "wrapper": ({"id": f"{HERE}:make", "wrappers": [f"{HERE}:no_environment"]}, "NoneType"),
     "no wrapper": ({"id": f"{HERE}:make", "wrappers": [f"{HERE}:nosuch"]}, f"nosuch in {HERE}"),
     "not allowed": ({"id": "os:system"}, "os:system"),
+    "lazy module": ({"id": f"{HERE}:lazy"}, f"cannot import {HERE}"),
     "no such module": ({"id": "nosuchmodule:make"}, "nosuchmodule"),
     "not imported": ({"id": "their_package/Env-v0"}, "write a factory"),
     "no such id": ({"id": "NoSuch-v0"}, "NoSuch-v0"),
@@ -154,6 +181,7 @@ def test_an_environment_with_a_defect_is_one_line_and_code_2(
     module = sys.modules[__name__]
     monkeypatch.setitem(sys.modules, HERE, module)
     monkeypatch.setattr(module, "defect", own)
+    still_open.clear()
     for function in (make, vector, sized, no_environment):
         monkeypatch.setattr(function, "__module__", HERE)
     learner = ScriptedLearner(f"unix:{tmp_path}/s", takes_link=False)
@@ -182,6 +210,8 @@ def test_an_environment_with_a_defect_is_one_line_and_code_2(
         learner.close()
     said = [record.message for record in caplog.records if record.levelname == "ERROR"][-1]
     assert said.startswith("ends: ") and named in said and "\n" not in said
+    # Or a simulator behind it would outlive the env server.
+    assert asked["id"].endswith(":vector") or still_open == []
     # The learner learns of it before it trains, or why the stream ends.
     assert len(refusals) + len(reported) == 1 and named in (refusals + reported)[0]
     assert bool(refusals) != said.endswith("hint: run `seedrl check-env`")

@@ -18,6 +18,10 @@ _MASKED = Recipe("m:make", {}, (), masked_cartpole.make, masked_cartpole.make_ve
     ("recipe", "expected"),
     [
         (Recipe("CartPole-v1", {}), "native"),
+        (Recipe("CartPole-v1", {"max_episode_steps": 9}), "native"),
+        # To a vector implementation these would be the end of each step.
+        (Recipe("CartPole-v1", {"max_episode_steps": -1}), "sync"),
+        (Recipe("CartPole-v1", {"max_episode_steps": None}), "sync"),
         (Recipe("CartPole-v1", {}, _HIDE), "sync"),
         (Recipe("Acrobot-v1", {}), "sync"),
         (Recipe("c:make", {}, (), catch.make), "sync"),

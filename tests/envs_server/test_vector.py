@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from envs_server import native
 from envs_server.build import Recipe, build
 from envs_server.envs import catch, masked_cartpole
-from envs_server.failures import BuildError
+from envs_server.failures import BuildError, Failures, Progress
 from envs_server.groups import EnvGroup, VectorEnvironment
 from envs_server.native import info_of
 from seedrl.types import StepType
@@ -61,6 +61,7 @@ _HIDE = (masked_cartpole.hide_velocities,)
         (Recipe("c:make", {}, (), catch.make, _other_mode), "native"),
         (Recipe("Acrobot-v1", {}), "native"),
         (Recipe("ALE/Pong-v5", {}, _HIDE), "atari"),
+        (Recipe("CartPole-v1", {"max_episode_steps": -1}), "native"),
         (_CARTPOLE, "atari"),
         (Recipe("ALE/Pong-v5", {"stack_num": 4}), "atari"),
         (_CARTPOLE, "fast"),
@@ -71,6 +72,12 @@ def test_a_recipe_that_a_back_end_cannot_honour_is_refused(recipe: Recipe, back_
         pytest.importorskip("ale_py")
     with pytest.raises(BuildError):
         build(recipe, back_end, 2)
+
+
+def test_a_reset_is_noted_so_that_a_later_failure_is_no_wrong_usage() -> None:
+    failures = Failures(2)
+    build(_CARTPOLE, "native", 2, failures=failures).reset([1])
+    assert failures.progress is Progress.RESET
 
 
 def test_merged_info_is_taken_apart() -> None:

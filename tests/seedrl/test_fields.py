@@ -105,6 +105,7 @@ def test_values_that_fit_their_types_pass(values: dict[str, Any]) -> None:
         ({"is_on": 1}, "is_on: "),
         ({"limit": "x" * 1000}, "limit: "),
         ({"mode": "c"}, "mode: "),
+        ({"inner": Inner(names=("\udcff",))}, "inner.names: expected text in UTF-8"),
         ({"folder": "runs"}, "folder: "),
         ({"inner": None}, "inner: "),
         ({"limit": math.nan}, "limit: "),

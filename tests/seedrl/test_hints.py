@@ -30,6 +30,18 @@ def test_a_package_of_an_extra_is_named_with_what_to_install() -> None:
     assert "seedrl[mujoco]" in str(hints.missing_extra(error))
 
 
+def test_an_error_that_is_its_own_cause_is_followed_once() -> None:
+    error = RuntimeError("raised from itself")
+    error.__cause__ = error
+    assert hints.missing_extra(error) is None
+
+
+def test_code_of_no_file_has_no_place() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        exec(compile("1 / 0", "", "exec"), {"__name__": "generated"})
+    assert hints.own_place(caught.value).startswith(f"{__file__}:")
+
+
 def test_what_is_installed_is_not_asked_for() -> None:
     hints.require_extra("learner")
     # Something in it is missing, which is not for us to explain.

@@ -5,12 +5,14 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from seedrl.timing import GRACE_SECONDS
 from seedrl.wire.framing import StepPayload, WireError, encode_from_env_server, frame_step
 from seedrl.wire.learner_end import LearnerLink, connect_link
 from seedrl.wire.link import (
@@ -149,6 +151,24 @@ def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None
             assert next(learner.receive()) == b"ready"
             assert list(stranger.receive()) == []
             assert mute.recv(1) == b""
+
+
+def test_one_that_says_nothing_does_not_keep_the_learner_waiting() -> None:
+    listener = listen()
+    assert listener is not None
+    name = listener.name.partition("/")[0]
+    with contextlib.closing(listener), contextlib.ExitStack() as stack:
+        for _ in range(3):
+            mute = stack.enter_context(socket.socket(socket.AF_UNIX))
+            mute.connect(f"\0{name}".encode())
+        learner = connect_link(listener.name, _LIMIT)
+        assert isinstance(learner, Link)
+        began = time.monotonic()
+        ours = listener.accept()
+        assert ours is not None and time.monotonic() - began < GRACE_SECONDS
+        with contextlib.closing(learner), contextlib.closing(ours):
+            ours.send(b"ready")
+            assert next(learner.receive()) == b"ready"
 
 
 def test_a_secret_that_arrives_in_two_pieces_is_taken() -> None:

@@ -22,7 +22,7 @@ from learner.report.status import (
 from learner.report.terminal import score
 from learner.schedule import Session
 from seedrl.checkpoints import Checkpoint
-from seedrl.config import Config
+from seedrl.config import Config, learning_rate_decay_steps
 from seedrl.config_io import changes, to_json
 from seedrl.errors import UserError
 from seedrl.exit_codes import ExitCode
@@ -197,10 +197,10 @@ def ended_earlier(
         why = f"target {target:g} was confirmed"
         hint = "--evaluation.target-return None, or a higher one,"
     elif steps >= learning.total_steps and is_scored:
-        why, hint = (
-            f"all {learning.total_steps:,} steps were taken",
-            "a larger --learning.total-steps",
-        )
+        why = f"all {learning.total_steps:,} steps were taken"
+        hint = "a larger --learning.total-steps"
+        if learning_rate_decay_steps(config):  # the learning rate would stay 0
+            hint += ", and --agent.learning-rate-decay-steps,"
     elif seconds is not None and meta["totals"].get("elapsed_seconds", 0.0) >= seconds:
         why, hint = OUT_OF_TIME, "a larger --learning.max-seconds"
     elif 0 < evaluation.patience_rounds <= rounds_since_best(rounds):

@@ -357,7 +357,8 @@ class Reports:
             show(status)
         acting = None if self.progress is None else self.progress.session.acting
         if acting is not None and (sample := acting.take_sample()) is not None:
-            replace_file(self._folder.path / ROLLOUTS, json.dumps(sample))
+            with contextlib.suppress(OSError):  # as of the status: a full disk ends nothing
+                replace_file(self._folder.path / ROLLOUTS, json.dumps(sample))
 
     def _gauges(self, found: EnvServers) -> None:
         roles, metrics = (found.training, found.evaluation), self.metrics
@@ -438,7 +439,8 @@ class Reports:
         servers = [each for each in servers if each.training_slots]
         rates = {}
         for each in servers:
-            rate = each.steps_per_second / each.environments
+            # Those that evaluate stand still between two rounds.
+            rate = each.training_steps_per_second / each.training_slots
             rates[each.name] = rate + _OLDER * (self.conditions.rates.get(each.name, rate) - rate)
         return Conditions(
             rates,

@@ -96,7 +96,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _predicted(options: BalanceOptions, config: Config, folder: Path) -> Iterator[str]:
-    from learner.extras.balance import costs_of_run, environments_each
+    from learner.extras.balance import costs_of_run
     from learner.report.balance import (
         accelerated,
         advice,
@@ -105,7 +105,7 @@ def _predicted(options: BalanceOptions, config: Config, folder: Path) -> Iterato
         steps_per_second,
     )
 
-    costs, each = costs_of_run(folder), environments_each(config)
+    costs, each = costs_of_run(folder, config)
     if options.step_ms is not None:
         costs = slowed(costs, options.step_ms / 1e3)
     if options.accelerator is not None:

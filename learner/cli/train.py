@@ -194,6 +194,8 @@ def resume(argv: Sequence[str]) -> int:
         words = [str(run / run_files.CONFIG)]
         # No fields of the configuration. If a flag is given twice, the last one counts.
         for line in commands_of(run):
+            if line.startswith("seedrl train "):  # which takes nothing from the sessions before
+                del words[1:]
             words += words_given(line, "--balance", "--most-env-servers")
         options, config = parse(ResumeOptions, [*words, *argv[1:]], prog=RESUME_PROG)
         own = TrainOptions(**vars(options), resume="must")
@@ -214,9 +216,9 @@ def _run_with_env_servers(
 ) -> int:
     # XLA reads its flags when jax starts, and `train` sets some first.
     require_jax(starts=False)
-    fleet = plan(config)
+    fleet, most = plan(config), options.most_env_servers
     if options.balance == "auto":
-        fleet = _with_room(fleet, config, most=options.most_env_servers)
+        fleet, most = _with_room(fleet, config, most=options.most_env_servers)
     if _is_stopped(stop):
         return ExitCode.OK
     # Imports gRPC: only once the command line is known to be good.
@@ -243,7 +245,7 @@ def _run_with_env_servers(
             )
 
         # First, so that they import and build while this process imports jax.
-        fleets = env_servers.Fleets(fleet, started, most=options.most_env_servers)
+        fleets = env_servers.Fleets(fleet, started, most=most)
         stack.enter_context(fleets)
         changing = fleets if options.balance == "auto" else None
         # In this very process, with one child for all env servers.
@@ -349,8 +351,10 @@ def plan(config: Config) -> env_servers.Fleet:
     return planned
 
 
-def _with_room(fleet: env_servers.Fleet, config: Config, *, most: int) -> env_servers.Fleet:
-    """The fleet with smaller env servers: `most` of them fill all slots."""
+def _with_room(
+    fleet: env_servers.Fleet, config: Config, *, most: int
+) -> tuple[env_servers.Fleet, int]:
+    """The fleet with smaller env servers, and how many of them, `most` or fewer, fill all slots."""
     require_time_steps(config)
     require_overlap(config)
     if config.launch.envs_per_server:
@@ -359,7 +363,9 @@ def _with_room(fleet: env_servers.Fleet, config: Config, *, most: int) -> env_se
             f"--most-env-servers, got {config.launch.envs_per_server}"
         )
     slots = config.serving.training_slots + config.serving.evaluation_slots
-    return fleet._replace(num_envs=-(-slots // most))
+    num_envs = -(-slots // most)
+    most = -(-slots // num_envs)  # no slot is left for another one
+    return fleet._replace(num_envs=num_envs, num_servers=min(fleet.num_servers, most)), most
 
 
 def _needs_token(serving: ServingConfig) -> bool:

@@ -156,8 +156,11 @@ def scaled(config: Config, env_servers: int, step_ms: int) -> Config:
     return changed
 
 
-def costs_of_run(folder: Path) -> Costs:
-    """What a run has cost, by the metrics of its second half. Raises ConfigError without them."""
+def costs_of_run(folder: Path, config: Config) -> tuple[Costs, int]:
+    """What a run has cost, and how many training environments each of its env servers had.
+
+    By the metrics of its second half. Raises ConfigError without them.
+    """
     history = History()
     for lines in LineReader(folder / METRICS).rest():
         history.add(lines)
@@ -170,7 +173,9 @@ def costs_of_run(folder: Path) -> Costs:
             f"CONFIG: expected the directory of a run whose {METRICS} has the costs of a step, for "
             f"--environments, --step-ms and --accelerator, got {folder}"
         )
-    return found
+    serving, slots = config.serving, means.get("slots_live", 0.0)
+    share = serving.training_slots / (serving.training_slots + serving.evaluation_slots)
+    return found, max(1, round(slots * share / found.env_servers))
 
 
 def png(curves: Sequence[Curve], title: str) -> bytes:

@@ -45,7 +45,7 @@ _MAY_DIFFER = (
 )
 _ENDING = f"{STOPPED} the end of the experiment"
 # A command that continues a run without other options, as a run's summary names it.
-_AS_IT_WAS = re.compile("seedrl resume (?!.* --(?!allow ))")
+_AS_IT_WAS = re.compile("seedrl resume (?!.* --(?!allow[ =]))")
 
 
 # Words of `seedrl train` by run, without its folder. A run has the name of its folder: its

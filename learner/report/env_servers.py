@@ -53,7 +53,8 @@ class _Server:
     was_ready: bool = False  # its environments were built
     is_explained: bool = False  # an event has reported why it leaves
     next_failure: float = -math.inf
-    num_steps: int = 0  # of all environments, that have arrived
+    # That have arrived: of all environments, and of those that train.
+    num_steps: tuple[int, int] = (0, 0)
 
     def be(self, state: EnvServerState, now: float, **changes: Any) -> None:
         since = now if self.status.state != state else self.status.since_seconds
@@ -157,7 +158,8 @@ class EnvServerRegistry:
         """Its lease has ended; `is_refused`: because it cannot be used."""
         with self._lock:
             server = self._present.pop(lease)
-            idle = {"steps_per_second": 0.0, "waiting_seconds": 0.0, "hung_groups": ()}
+            rates = {"steps_per_second": 0.0, "training_steps_per_second": 0.0}
+            idle = {**rates, "waiting_seconds": 0.0, "hung_groups": ()}
             server.be("left", now, left_because=reason, **idle)
             name = server.status.name
             self._left[name] = server
@@ -186,9 +188,13 @@ class EnvServerRegistry:
                 if not server.was_ready or lease not in turns:
                     continue
                 groups = turns[lease]
-                num_steps = sum(turn.sequence * turn.environments for turn in groups)
-                rate = (num_steps - server.num_steps) / seconds if seconds else 0.0
-                server.num_steps = num_steps
+                steps = [turn.sequence * turn.environments for turn in groups]
+                training = [turn.is_training * new for turn, new in zip(groups, steps, strict=True)]
+                before, server.num_steps = server.num_steps, (sum(steps), sum(training))
+                rates = [
+                    (new - old) / seconds if seconds else 0.0
+                    for new, old in zip(server.num_steps, before, strict=True)
+                ]
                 # A step that is owed for less is on its way; beyond that the learner waits.
                 waits = {
                     number: now - turn.owed_since
@@ -196,7 +202,7 @@ class EnvServerRegistry:
                     if turn.is_owed and now - turn.owed_since >= INTERVAL_SECONDS
                 }
                 hung = [each for each in waits if waits[each] > self._step_deadline_seconds]
-                self._note(server, now, rate, max(waits.values(), default=0.0), hung)
+                self._note(server, now, rates, max(waits.values(), default=0.0), hung)
                 for number, turn in enumerate(groups):
                     count = counts[turn.is_training]
                     count["live"] += turn.environments
@@ -236,14 +242,15 @@ class EnvServerRegistry:
         )
 
     def _note(
-        self, server: _Server, now: float, rate: float, seconds: float, hung: list[int]
+        self, server: _Server, now: float, rates: list[float], seconds: float, hung: list[int]
     ) -> None:
         """Keeps how it steps, and reports when its first group hangs, and when none does."""
         name, was_hung = server.status.name, server.status.state == "hung"
         server.be(
             "hung" if hung else "live",
             now,
-            steps_per_second=rate,
+            steps_per_second=rates[0],
+            training_steps_per_second=rates[1],
             waiting_seconds=seconds,
             hung_groups=tuple(hung),
         )
@@ -302,8 +309,7 @@ def waited_for(found: EnvServers, *, needs_all: bool = False) -> str:
     silent = [server for server in training if server.waiting_seconds]
     if len(silent) < len(training):
         return ""
-    seconds = max(server.waiting_seconds for server in silent)
-    return f"no step for {seconds:.0f} s from {_names(silent)}"
+    return f"no step from {_names(silent)}"
 
 
 def _names(servers: Sequence[EnvServerStatus]) -> str:

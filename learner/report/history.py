@@ -102,7 +102,9 @@ class History:
     def _take_record(self, fields: Mapping[str, Any]) -> None:
         numbers = _numbers(fields)
         if fields.get("kind") == "session" and "env_steps" in numbers:
-            self._forget_after(-1 if fields.get("is_begun_anew") else numbers["env_steps"])
+            # Returns of another environment are no part of the curve.
+            is_apart = fields.get("is_begun_anew") or fields.get("is_other_environment")
+            self._forget_after(-1 if is_apart else numbers["env_steps"])
         elif fields.get("kind") == "ledger":
             self.latest |= {f"ledger/{name}": value for name, value in numbers.items()}
         elif fields.get("kind") == "evaluation" and None not in map(numbers.get, _OF_A_ROUND):

@@ -49,6 +49,7 @@ class EnvServerStatus:
       training_slots: environments whose experience is learned from.
       evaluation_slots: environments that evaluate.
       steps_per_second: environment steps over the last second, of all of its environments.
+      training_steps_per_second: of those whose experience is learned from.
       failures: exceptions of its environments so far.
       last_failure: the newest failure of an environment, in one line; its env server's log has the
         exception. Empty if there is none.
@@ -67,6 +68,7 @@ class EnvServerStatus:
     training_slots: int
     evaluation_slots: int
     steps_per_second: float = 0.0
+    training_steps_per_second: float = 0.0
     failures: int = 0
     last_failure: str = ""
     waiting_seconds: float = 0.0

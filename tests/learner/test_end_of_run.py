@@ -125,6 +125,17 @@ def test_a_run_whose_time_or_patience_is_over_stays_so() -> None:
     assert _ended(config, _round(10, 5.0), _round(20, 4.0), confirmation) is None
 
 
+def test_the_hint_names_a_learning_rate_that_would_stay_0(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, is_named in ("pendulum_sac", False), ("breakout_ppo", True):
+        config = with_fields(config_io.load(name), {"evaluation.target_return": None})
+        steps = config.learning.total_steps
+        ended = _ended(config, is_alone=False, config=to_json(config), env_steps=steps)
+        assert ended == ExitCode.OK
+        assert ("--agent.learning-rate-decay-steps" in capsys.readouterr().err) == is_named
+
+
 def _config(target: float | None, **learning: Any) -> Config:
     config = config_io.load("cartpole_r2d2")
     return dataclasses.replace(

@@ -74,6 +74,24 @@ def test_the_balance_of_a_host_is_of_its_own_part_of_the_steps(reported: Reporte
     assert alone[1] is not None and reports._balance_in("training") == alone
 
 
+def test_an_env_server_with_more_environments_that_evaluate_is_not_slow(reported: Reported) -> None:
+    reports = reported.reports
+    servers = [
+        dataclasses.replace(
+            env_server(f"vm:{number}"),
+            state="live",
+            environments=training + evaluation,
+            training_slots=training,
+            evaluation_slots=evaluation,
+            steps_per_second=100.0 * training + 7.0 * evaluation,
+            training_steps_per_second=100.0 * training,
+        )
+        for number, (training, evaluation) in enumerate([(6, 16), (6, 16), (2, 20)])
+    ]
+    reports._env_servers = EnvServers(tuple(servers))
+    assert reports._conditions().rates == {"vm:0": 100.0, "vm:1": 100.0, "vm:2": 100.0}
+
+
 def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Reported) -> None:
     reports = reported.reports
     found = []

@@ -123,9 +123,16 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
     words = shlex.split(given["stop"].command)
     assert words[:3] == ["seedrl", "resume", "w/config.json"]
     # Of a flag in several sessions the last one counts, and of those the one typed now.
-    lines = ("train x --balance=auto --seed 3", "resume w --most_env_servers 3", "train 'half")
-    (folder / "command.txt").write_text("".join(f"seedrl {line}\n" for line in lines))
-    for more, most in ([], 3), (["--most-env-servers", "5"], 5), (["--balance", "off"], None):
+    balanced = ["train x --balance=auto --seed 3", "resume w --most_env_servers 3", "resume 'half"]
+    for lines, more, most in (
+        (balanced, [], 3),
+        (balanced, ["--most-env-servers", "5"], 5),
+        # More would find no slot: 66 env servers of 2 environments fill all 132.
+        (balanced, ["--most-env-servers", "100"], 66),
+        (balanced, ["--balance", "off"], None),
+        ([*balanced, "train x"], [], None),  # which takes nothing from the sessions before
+    ):
+        (folder / "command.txt").write_text("".join(f"seedrl {line}\n" for line in lines))
         assert main(["resume", "w", *more]) == 0
         fleets = stage.calls[-1].arguments["fleets"]
         assert (fleets.most if fleets else None) == most

@@ -19,6 +19,7 @@ METRICS = {
     "kind": "metrics",
     "env_steps_per_second": 400.0,
     "env_servers": 4.0,
+    "slots_live": 32.0,
     "env_step_ms": 10.0,
     "acting_waits_share": 0.0,
     "acting_act_share": 0.2,
@@ -52,7 +53,7 @@ def run_folder(folder: Path) -> Path:
     config = config_io.load("cartpole_r2d2")
     changed = dataclasses.replace(
         config,
-        launch=LaunchConfig(env_servers=4, envs_per_server=8),
+        launch=LaunchConfig(env_servers=2),
         serving=dataclasses.replace(config.serving, evaluation_slots=0),
         evaluation=dataclasses.replace(config.evaluation, target_return=None),
     )
@@ -68,8 +69,10 @@ def test_a_run_predicts_for_others_without_being_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_folder(tmp_path / "run")
-    costs = costs_of_run(run)
+    config = config_io.load(run / "config.json")
+    costs, each = costs_of_run(run, config)
     assert (costs.env_servers, costs.environment, costs.learning) == (4, 0.01, 0.5 / 400)
+    assert each == 8  # as the run had, whatever its configuration starts
     # 80 environments in 10 env servers of 10 ms a step: learning's 800 bind. Of 50 ms: 200.
     for words, first in (
         ("--environments 80", "80 environments in 10 env servers: 800 steps/s, predicted"),
@@ -88,7 +91,7 @@ def test_a_run_predicts_for_others_without_being_run(
             assert main(["balance", str(place), *words.split()]) == 0
             assert capsys.readouterr().out.splitlines()[0] == first
     with pytest.raises(ConfigError, match="--environments"):
-        costs_of_run(tmp_path)
+        costs_of_run(tmp_path, config)
     for words in ("--step-ms inf", "--accelerator 1e300", f"--environments {10**400}"):
         assert main(["balance", str(run), *words.split()]) == 2
         assert words.split()[0] in capsys.readouterr().err

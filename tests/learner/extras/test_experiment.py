@@ -216,7 +216,8 @@ def test_a_grid_becomes_folders_of_runs(tmp_path: Path, capfd: pytest.CaptureFix
     # A run that was continued by hand is the same, but with other options.
     with (folder / names[0] / "command.txt").open("a") as commands:
         # The last line is of a start that a full disk has refused.
-        commands.write(f"seedrl resume 'x y/{names[0]}' --allow a b\nseedrl train x 'y")
+        commands.write(f"seedrl resume 'x y/{names[0]}' --allow a b\n")
+        commands.write("seedrl resume x --allow=a\nseedrl train x 'y")
     assert main(["experiment", "my_grid.toml"]) == 0
     assert capfd.readouterr().out == out
     for other in ("resume x --agent.gamma 0.9", "train cartpole_r2d2 --seed 4"):

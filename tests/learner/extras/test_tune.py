@@ -90,6 +90,9 @@ def test_the_same_environments_are_split_where_more_cannot_run() -> None:
 def test_a_profile_sets_what_tune_has_found_and_options_win(tmp_path: Path) -> None:
     config = config_io.load("cartpole_r2d2")
     assert setting_of(config) == START
+    # As many env servers as a run starts.
+    many = with_fields(config, {"launch.env_servers": 64})
+    assert setting_of(many)[:2] == (32, 1)
     setting = Setting(4, 16, 3, 0.002)
     assert set(setting.fields()) == set(PROFILE)
     path = tmp_path / "profile.json"

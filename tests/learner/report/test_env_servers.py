@@ -124,6 +124,7 @@ def test_a_group_that_owes_a_step_for_too_long_hangs_until_it_steps(
         registry.look({1: [late, soon, evaluating]}, now)
         assert heard.events == []
     found = registry.found(DEADLINE)
+    assert waited_for(found) == "no step from vm:7"  # as after 2 s: it is one reason
     assert found.training == Slots(total=8, live=8, waiting=8)
     assert found.evaluation == Slots(total=100, live=4)
     registry.look({1: [turn(5), turn(8, is_owed=False), evaluating]}, 61.5)
@@ -137,6 +138,10 @@ def test_a_group_that_owes_a_step_for_too_long_hangs_until_it_steps(
     )
     (steps,) = heard.take()
     assert not steps.is_problem and server_of(registry, 62.0).state == "live"
+    # Of all environments, and of those that train.
+    registry.look({1: [turn(7), turn(9), turn(12, is_training=False)]}, 63.0)
+    server = server_of(registry, 63.0)
+    assert (server.steps_per_second, server.training_steps_per_second) == (20.0, 8.0)
 
 
 def test_the_same_refusal_is_reported_once(registry: EnvServerRegistry, heard: Heard) -> None:

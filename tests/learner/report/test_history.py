@@ -43,9 +43,10 @@ def test_rows_that_a_run_did_not_resume_from_go() -> None:
     session = {"kind": "session", "env_steps": 3}
     assert history.add([json.dumps(session).encode(), metrics(6)]) is None
     assert history.columns()["env_steps"] == [1, 3, 6]
-    anew = {"kind": "session", "env_steps": 0, "is_begun_anew": True}
-    assert history.add([json.dumps(anew).encode()]) is None
-    assert history.columns() == {"env_steps": []}
+    for apart in ("is_begun_anew", "is_other_environment"):
+        history.add([metrics(7), evaluation(7, 9.0)])
+        assert history.add([json.dumps({**session, "env_steps": 8, apart: True}).encode()]) is None
+        assert history.columns() == {"env_steps": []} and not history.rounds
 
 
 def test_a_long_run_keeps_its_shape_and_its_last_line_in_bounded_memory() -> None:

@@ -388,7 +388,7 @@ const classes = (column, more) =>
 
 const STATES = {
   starting: ["starting", "warn"], waiting: ["waiting for env servers", "warn"], compiling: ["compiling", "warn"],
-  training: ["training", "good"], evaluating: ["confirming the score", "good"], stopping: ["stopping", "warn"],
+  training: ["training", "good"], evaluating: ["evaluating", "good"], stopping: ["stopping", "warn"],
   finished: ["finished", "dim"],
 };
 

@@ -143,7 +143,7 @@ class Round:
         # A slot that stays keeps what it has played, and the episode that it is playing counts
         # whatever happens: leaving it out would prefer short ones again. So the number of episodes
         # of a slot is a stopping time, and by Wald's identity the mean is unbiased.
-        playing = {slot for slot in self._counting if self._missing.get(slot, 0) > 0}
+        playing = {slot for slot in self._counting if self.counts(slot)}
         # What plays comes first: none of it is left without an episode to play.
         slots = sorted(there - self._has_left, key=lambda slot: (slot not in playing, slot))
         share, rest = divmod(self._episodes - len(self._played), len(slots))
@@ -159,7 +159,7 @@ class Round:
         if int(slots[0]) in self._streams:
             return False
         under_way = slots[step_types == StepType.MID.value].tolist()
-        return any(self._missing.get(slot, 0) > 0 for slot in under_way)
+        return any(map(self.counts, under_way))
 
     def observe(
         self,
@@ -176,7 +176,7 @@ class Round:
             self._leave(left)
         self._streams |= now
         for slot, episode in ended.items():
-            if slot in self._counting and self._missing.get(slot, 0) > 0:
+            if slot in self._counting and self.counts(slot):
                 self._missing[slot] -= 1
                 self._played.append((slot, episode))
             # One that was cut short may go on: the next that counts begins with a FIRST row.
@@ -187,6 +187,10 @@ class Round:
     def returns(self) -> tuple[float, ...]:
         """Of the episodes that count and have ended."""
         return tuple(episode.episode_return for _, episode in self._played)
+
+    def counts(self, slot: int) -> bool:
+        """True if the slot still has episodes to play."""
+        return self._missing.get(slot, 0) > 0
 
     @property
     def missing_slots(self) -> np.ndarray:
@@ -254,7 +258,7 @@ class Evaluator:
 
     def counts(self, slot: int) -> bool:
         """True if an episode that the slot starts now will count."""
-        return self._round is not None and slot in self._round.missing_slots
+        return self._round is not None and self._round.counts(slot)
 
     def resets(self, batch: Batch) -> list[Group]:
         """The groups of an evaluation batch that had better reset their environments."""

@@ -275,12 +275,11 @@ class TokenActing(Acting):
         while training and not is_complete and (number := self._take_number()) is not None:
             self._give(training.popleft(), "training", number)
         self._look_at_round()
-        while self.evaluator.is_running and self._ready["evaluation"]:
-            slot = self._ready["evaluation"].popleft()
-            # Of no question: it counts for nothing. So each round has all of its questions.
-            number = -1 - slot
-            if self.evaluator.counts(slot):
-                number, self._next_held_out = self._next_held_out, self._next_held_out + 1
+        ready = self._ready["evaluation"]
+        # One that has played its share waits: a question for nothing would only cost time.
+        for slot in [slot for slot in ready if self.evaluator.counts(slot)]:
+            ready.remove(slot)
+            number, self._next_held_out = self._next_held_out, self._next_held_out + 1
             self._episodes.questions[slot] = number // self.evaluator.rollouts_per_question
             self._give(slot, "evaluation", number)
 

@@ -506,11 +506,22 @@ def test_a_slot_that_answers_a_question_twice_samples_twice(
         assert len(answers) == 8 and len(set(answers)) > 2
 
 
+def test_a_slot_that_has_no_share_of_a_round_is_asked_nothing(
+    network: DecoderConfig, tmp_path: Path
+) -> None:
+    """It answered questions for nothing, and the next round had to wait for its last one."""
+    with _world(network, tmp_path, {"episodes": 1}) as world:
+        peer = Peer(world.hub, 8)  # of which two evaluate
+        while len(world.acting.rounds) < 3:
+            world.acting.run_once()
+            world.learn()
+        assert peer.kinds["evaluation", StepType.LAST] == 3
+
+
 def test_each_round_asks_all_of_its_questions_and_counts_all_of_their_answers(
     network: DecoderConfig, tmp_path: Path
 ) -> None:
     # Every round reaches the target, so that its parameters are confirmed.
-    # The slot that has played its share first plays on, but that does not count.
     fields = {"episodes": 4, "rollouts_per_question": 2, "target_return": -1.0}
     fields |= {"confirm_episodes": 4}
     with _world(network, tmp_path, fields) as world:

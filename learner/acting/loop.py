@@ -149,7 +149,6 @@ class Acting:
         # Of the first row of the open page of each slot.
         self._versions = np.zeros(actor.end_slot, np.int64)
         self._next_poll = 0.0
-        self.page_rows = actor.page_rows  # numbers of pages that it may send at once
         self.totals = totals or Totals()  # of all inference devices
         self.best_score: Score | None = None  # of this session, the first of equal ones
         # Rounds of evaluation that have ended; the main thread takes them out.
@@ -204,11 +203,10 @@ class Acting:
 
     def _poll(self, now: float) -> None:
         self._hub.rebalance()
+        last = self._channel.last
+        latest = last[self._device] if last else self._params
         live = self._hub.live_slots("evaluation", self._device)
-        if live.size or self.evaluator.is_running:
-            last = self._channel.last
-            latest = last[self._device] if last else self._params
-            self.evaluator.poll(now, latest, live, is_last=bool(last))
+        self.evaluator.poll(now, latest, live, is_last=bool(last))
         if ended := self._hub.take_ended(self._device):
             self._end_streams(ended)
 

@@ -71,7 +71,7 @@ class TokenActor:
     ):
         """`exploration [S] float32` are the temperatures of all slots, which do not decay."""
         assert isinstance(spec.action, TokensSpec), "the agent has refused other environments"
-        self.sizes, self.page_rows = spec.action, (config.group,)
+        self.sizes = spec.action
         self.generators: dict[Role, TokenGenerator] = {}
         self.slots: dict[Role, range] = {}
         self.rows: dict[int, tuple[TokenGenerator, int]] = {}  # by slot

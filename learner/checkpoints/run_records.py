@@ -47,7 +47,6 @@ class RunRecord(NamedTuple):
     env_steps: int
     last: float | None  # mean return of the newest round of evaluation
     best: float | None
-    updated_seconds: float  # Unix time of the last sign of life
 
 
 def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
@@ -81,7 +80,6 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
         env_steps=int(env_steps),
         last=returns[-1] if returns else None,
         best=max(returns, default=None),
-        updated_seconds=updated,
     )
 
 

@@ -188,9 +188,11 @@ class EnvServerRegistry:
                 if not server.was_ready or lease not in turns:
                     continue
                 groups = turns[lease]
-                steps = [turn.sequence * turn.environments for turn in groups]
-                training = [turn.is_training * new for turn, new in zip(groups, steps, strict=True)]
-                before, server.num_steps = server.num_steps, (sum(steps), sum(training))
+                steps = {True: 0, False: 0}
+                for turn in groups:
+                    steps[turn.is_training] += turn.sequence * turn.environments
+                new_steps = sum(steps.values()), steps[True]
+                before, server.num_steps = server.num_steps, new_steps
                 rates = [
                     (new - old) / seconds if seconds else 0.0
                     for new, old in zip(server.num_steps, before, strict=True)

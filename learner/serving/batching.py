@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -105,16 +104,14 @@ class BatchQueue:
         self._num_missing = 0  # slots that are waited for in vain
         self.num_rows = 0  # that wait
         self._num_slots = slots.size
-        self._max_rows = max(slots.size, 1)
-        self._queue: deque[Pending] = deque()
+        self._queue: list[Pending] = []
         self.add_live(0)
 
     def add_live(self, num_envs: int) -> None:
         """Takes that N more streams are open, or fewer if N is negative."""
         self.num_live += num_envs
         num_slots = self._num_slots - self._num_missing
-        target = self.rule.target_rows(self.num_live, num_slots, _LOOKAHEAD[self.role])
-        self.target_rows = min(target, self._max_rows)
+        self.target_rows = self.rule.target_rows(self.num_live, num_slots, _LOOKAHEAD[self.role])
 
     def set_missing(self, num_slots: int) -> None:
         """Takes that nobody plays N slots, because their environments have failed."""
@@ -129,8 +126,7 @@ class BatchQueue:
     def strike(self, lease: Lease) -> int:
         """Removes what `lease` has queued; returns the number of rows removed."""
         struck = [pending for pending in self._queue if pending.group.lease is lease]
-        # A new queue: a deque cannot drop what is in its middle.
-        self._queue = deque(pending for pending in self._queue if pending.group.lease is not lease)
+        self._queue = [pending for pending in self._queue if pending.group.lease is not lease]
         rows = sum(len(pending.group.slots) for pending in struck)
         self.num_rows -= rows
         return rows
@@ -160,12 +156,6 @@ class BatchQueue:
         return self._queue[0].arrival
 
     def take(self) -> list[Pending]:
-        """Takes whole steps, oldest first, up to a row for each slot; at least one."""
-        taken: list[Pending] = []
-        rows = 0
-        while self._queue and rows + len(self._queue[0].group.slots) <= self._max_rows:
-            taken.append(self._queue.popleft())
-            rows += len(taken[-1].group.slots)
-        assert taken or not self._queue, "a group is larger than the largest batch"
-        self.num_rows -= rows
+        """Takes all steps that wait, oldest first: of each slot one at most."""
+        taken, self._queue, self.num_rows = self._queue, [], 0
         return taken

@@ -324,15 +324,9 @@ def _pending(num_envs: int, arrival: float = 0.0) -> Pending:
     return Pending(group, 0, TimeStep((), (), (), ()), arrival)
 
 
-def _queue(max_rows: int) -> BatchQueue:
-    rule = BatchRule(0.5, lambda *_: 4, list, is_complete=False)
-    return BatchQueue(SlotRange("training", 0, max_rows), rule)
-
-
 @pytest.mark.parametrize(
     ("sizes", "now", "expected"),
     [
-        ((1, 1), 10.0, 0.5),
         ((1, 1), 10.25, 0.25),
         ((1, 1), 99.0, 0.0),  # the oldest has reached the deadline
         ((2, 2), 10.1, 0.0),  # it is large enough
@@ -341,21 +335,11 @@ def _queue(max_rows: int) -> BatchQueue:
 def test_a_batch_is_due_by_size_or_deadline(
     sizes: tuple[int, int], now: float, expected: float
 ) -> None:
-    queue = _queue(10)
+    rule = BatchRule(0.5, lambda *_: 4, list, is_complete=False)
+    queue = BatchQueue(SlotRange("training", 0, 10), rule)
     for size, arrival in zip(sizes, (10.0, 10.1), strict=True):
         queue.put(_pending(size, arrival))
     assert queue.seconds_until_due(now) == expected
-
-
-def test_steps_are_taken_whole_and_in_order_until_the_next_does_not_fit() -> None:
-    queue = _queue(6)
-    steps = [_pending(size) for size in (3, 2, 2, 1)]
-    for step in steps:
-        queue.put(step)
-    assert [id(step) for step in queue.take()] == [id(step) for step in steps[:2]]
-    assert queue.num_rows == 3
-    assert [id(step) for step in queue.take()] == [id(step) for step in steps[2:]]
-    assert queue.take() == []
 
 
 @pytest.mark.parametrize(

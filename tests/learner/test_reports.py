@@ -24,7 +24,7 @@ from seedrl.checkpoints import Checkpoint
 from seedrl.config_io import load, to_json
 from seedrl.fields import with_fields
 from tests.learner.report.listener import Heard, Taken
-from tests.learner.report.test_terminal import STATUS, env_server
+from tests.learner.report.test_terminal import STATUS, env_server, played
 from tests.patience import SECONDS, wait_until
 
 
@@ -277,17 +277,6 @@ def test_compiling_ends_and_then_there_is_a_first_update(watched: Watched) -> No
     assert "100 environment steps" in first.text and not first.is_problem
     watched.learning.num_applied = 2
     assert watched.look(4.0) == []
-
-
-def played(mean: float, *, is_confirmation: bool = False) -> EvaluationStatus:
-    return EvaluationStatus(
-        mean_return=mean,
-        episodes=20,
-        env_steps=60,
-        ended_env_steps=100,
-        updates=1234,
-        is_confirmation=is_confirmation,
-    )
 
 
 def test_rounds_of_evaluation_are_reported_with_their_outcome(watched: Watched) -> None:

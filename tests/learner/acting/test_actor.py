@@ -26,7 +26,7 @@ EXPLORATION = np.array([0.1, 0.2, 0.3, 0.9], np.float32)
 FROZEN = VersionedParams(jnp.int32(100), 5)
 
 
-def _act(params: Tree, carry: Tree, step: TimeStep, epsilon: Array, key: Array) -> ActOutput:
+def _policy(params: Tree, carry: Tree, step: TimeStep, epsilon: Array, key: Array) -> ActOutput:
     """Answers how many steps its slot has had, which slot it is by its epsilon, and what it saw."""
     count = carry + 1
     tenths = jnp.round(10 * epsilon).astype(jnp.int32)
@@ -37,7 +37,7 @@ AGENT = Agent(
     window=WindowSpec(0, 1, 1, 2),
     init=lambda key: jnp.int32(0),
     initial_carry=lambda size: jnp.zeros(size, jnp.int32),
-    act=_act,
+    act=_policy,
     exploration=lambda size: np.zeros(size),
     evaluation_exploration=0.0,
     init_state=lambda *_: None,  # type: ignore[arg-type, return-value]

@@ -87,18 +87,6 @@ def test_a_group_is_reset_at_its_first_step_of_a_round_if_it_keeps_an_episode_wa
     assert not evaluation.wants_reset(SLOTS, kinds)  # what has begun meanwhile may count
 
 
-def test_an_episode_that_had_begun_before_the_round_does_not_count() -> None:
-    evaluation = Round(OLD, SLOTS, episodes=2)
-    for slot in (4, 6):
-        _observe(evaluation, [slot], MID, {})
-        _end(evaluation, slot, -100.0)
-    assert evaluation.score is None
-    _begin(evaluation, [4, 6])
-    for slot in (4, 6):
-        _end(evaluation, slot, 1.0)
-    assert evaluation.score == _score(OLD, (1.0, 1.0))
-
-
 def test_rounds_follow_each_other_at_the_interval_with_the_newest_parameters() -> None:
     evaluator = _evaluator()
     assert evaluator.is_running

@@ -239,16 +239,13 @@ class World(NamedTuple):
         return int(largest)
 
 
-@pytest.fixture(scope="module")
-def network() -> DecoderConfig:
-    return DecoderConfig(
-        vocabulary=4, layers=1, width=8, heads=2, kv_heads=1, ffn=8, context=_CONTEXT
-    )
+_NETWORK = DecoderConfig(
+    vocabulary=4, layers=1, width=8, heads=2, kv_heads=1, ffn=8, context=_CONTEXT
+)
 
 
 @contextlib.contextmanager
 def _world(
-    network: DecoderConfig,
     folder: Path,
     evaluation: dict[str, Any] | None = None,
     plan: GroupPlan = _PLAN,
@@ -257,12 +254,12 @@ def _world(
     evaluation = {"interval_steps": 1, "episodes": 3, **(evaluation or {})}
     slots = SlotTable(training=6, evaluation=2, seed=3)
     hub = Hub(Serving(slots, page_steps=1, rule=RULE), EnvironmentConfig(id="Some-v0"))
-    params = jax.tree.map(jnp.asarray, random_params(network))
+    params = jax.tree.map(jnp.asarray, random_params(_NETWORK))
     limiter = QueueLimiter(batch_per_device=4, num_devices=1, ahead_updates=2)
     first = [VersionedParams(params, 0, 0)]
     channel = ActorLearnerChannel(RateLimiter(limiter), first, hub.wake)
     actor = TokenActor(
-        GRPOConfig(network=network, group=_PLAN.group),
+        GRPOConfig(network=_NETWORK, group=_PLAN.group),
         EnvSpec(sizes.turn, sizes),
         slot_ranges=slots.ranges,
         exploration=np.ones(8, np.float32),
@@ -303,22 +300,20 @@ def _assert_each_group_is_right(world: World) -> None:
             assert discounts.tolist() == np.where(is_end, ids[last] != env.tokens.end, 1).tolist()
 
 
-def test_the_caches_of_all_slots_count_as_memory_of_acting(
-    network: DecoderConfig, tmp_path: Path
-) -> None:
-    slots, token = 8, network.layers * network.width * network.kv_heads // network.heads
+def test_the_caches_of_all_slots_count_as_memory_of_acting(tmp_path: Path) -> None:
+    slots, token = 8, _NETWORK.layers * _NETWORK.width * _NETWORK.kv_heads // _NETWORK.heads
     # Keys and values as float32, and the length of each row.
-    expected = slots * (2 * 4 * network.context * token + 4)
-    with _world(network, tmp_path) as world:
+    expected = slots * (2 * 4 * _NETWORK.context * token + 4)
+    with _world(tmp_path) as world:
         assert world.acting.state_bytes == expected
 
 
 @pytest.mark.parametrize("minor", [NEXT_MINOR - 1, NEXT_MINOR])
 def test_env_servers_come_and_go_and_every_token_is_accounted_for(
-    network: DecoderConfig, tmp_path: Path, minor: int
+    tmp_path: Path, minor: int
 ) -> None:
     random = np.random.default_rng(0)
-    with _world(network, tmp_path) as world:
+    with _world(tmp_path) as world:
         peers = deque(Peer(world.hub, 4, minor=minor) for _ in range(2))
         taken: deque[int] = deque()
         world.acting._count_taken = lambda: 4 * world.channel.learned_version
@@ -361,10 +356,10 @@ def test_env_servers_come_and_go_and_every_token_is_accounted_for(
         assert len(world.acting.rounds) > 2
 
 
-def test_an_answer_asks_the_next_question(network: DecoderConfig, tmp_path: Path) -> None:
+def test_an_answer_asks_the_next_question(tmp_path: Path) -> None:
     # With room for far more groups than are played: no slot waits for a question.
     plan = _PLAN._replace(max_lag_updates=100)
-    with _world(network, tmp_path, plan=plan) as world:
+    with _world(tmp_path, plan=plan) as world:
         peer = Peer(world.hub, 8)
         for _ in range(100):
             world.acting.run_once()
@@ -383,10 +378,8 @@ def test_an_answer_asks_the_next_question(network: DecoderConfig, tmp_path: Path
         assert residues(world.acting.accounts(at_rest=True), TOKENS) == []
 
 
-def test_an_environment_that_is_built_again_asks_no_question_of_its_own(
-    network: DecoderConfig, tmp_path: Path
-) -> None:
-    with _world(network, tmp_path) as world:
+def test_an_environment_that_is_built_again_asks_no_question_of_its_own(tmp_path: Path) -> None:
+    with _world(tmp_path) as world:
         peer = Peer(world.hub, 8, Fragile)
         for _ in range(100):
             world.acting.run_once()
@@ -397,10 +390,8 @@ def test_an_environment_that_is_built_again_asks_no_question_of_its_own(
         assert accounts["lost_tokens"] > 0 and residues(accounts, TOKENS) == []
 
 
-def test_an_episode_that_ends_without_an_answer_is_no_rollout(
-    network: DecoderConfig, tmp_path: Path
-) -> None:
-    with _world(network, tmp_path) as world:
+def test_an_episode_that_ends_without_an_answer_is_no_rollout(tmp_path: Path) -> None:
+    with _world(tmp_path) as world:
         Peer(world.hub, 8, Hasty)
         for _ in range(100):
             world.acting.run_once()
@@ -409,8 +400,8 @@ def test_an_episode_that_ends_without_an_answer_is_no_rollout(
         _assert_each_group_is_right(world)
 
 
-def test_an_episode_ends_where_no_answer_has_room(network: DecoderConfig, tmp_path: Path) -> None:
-    with _world(network, tmp_path) as world:
+def test_an_episode_ends_where_no_answer_has_room(tmp_path: Path) -> None:
+    with _world(tmp_path) as world:
         Peer(world.hub, 8, Endless)
         for _ in range(150):
             world.acting.run_once()
@@ -430,13 +421,13 @@ def test_an_episode_ends_where_no_answer_has_room(network: DecoderConfig, tmp_pa
 
 
 @pytest.mark.gate  # training's end: above; the loop that evaluates: tests/learner/test_evaluate.py
-def test_an_evaluation_ends_an_episode_where_training_does(network: DecoderConfig) -> None:
+def test_an_evaluation_ends_an_episode_where_training_does() -> None:
     sizes = token_tasks.reverse(**_TASK).spec
     spec = EnvSpec(sizes.turn, sizes)
     slots = SlotTable(training=0, evaluation=3, seed=3)
     hub = Hub(Serving(slots, page_steps=1, rule=lock_step()), EnvironmentConfig(id="Some-v0"))
     Peer(hub, 3, Endless)
-    agent = GRPOConfig(network=network, group=2).build(spec)
+    agent = GRPOConfig(network=_NETWORK, group=2).build(spec)
     frozen = VersionedParams(jax.jit(agent.init)(jax.random.key(0)), 0)
     actor = _actor(agent, spec, 3, exploration=1.0, seed=0)
     player = _Player(hub, actor, frozen, lambda: None, 100, action=sizes)
@@ -447,14 +438,12 @@ def test_an_evaluation_ends_an_episode_where_training_does(network: DecoderConfi
     assert 1 <= min(each.length for each in episodes) <= max(each.length for each in episodes) <= 3
 
 
-def test_without_lag_groups_do_not_depend_on_who_plays_them(
-    network: DecoderConfig, tmp_path: Path
-) -> None:
+def test_without_lag_groups_do_not_depend_on_who_plays_them(tmp_path: Path) -> None:
     # In whichever slot and next to whichever others: to the bit, versions and rewards, too.
     found, random = [], np.random.default_rng(0)
     for sizes in ((8,), (3, 5)):
         plan = _PLAN._replace(max_lag_updates=0)
-        with _world(network, tmp_path / str(sizes), plan=plan) as world:
+        with _world(tmp_path / str(sizes), plan=plan) as world:
             peers = [Peer(world.hub, size) for size in sizes]
             while len(world.taken) < 24:
                 for peer in peers[1:]:
@@ -469,10 +458,10 @@ def test_without_lag_groups_do_not_depend_on_who_plays_them(
 @pytest.mark.parametrize("max_lag", [0, 1])
 @pytest.mark.parametrize("factory", [token_tasks.reverse, Endless])
 def test_environments_that_were_offered_as_one_group_never_wait_for_each_other(
-    network: DecoderConfig, tmp_path: Path, max_lag: int, factory: Any
+    tmp_path: Path, max_lag: int, factory: Any
 ) -> None:
     """Six training slots, and questions for fewer: in one group none would ever be answered."""
-    with _world(network, tmp_path, plan=_PLAN._replace(max_lag_updates=max_lag)) as world:
+    with _world(tmp_path, plan=_PLAN._replace(max_lag_updates=max_lag)) as world:
         peers = [Peer(world.hub, size, factory, num_groups=1) for size in (5, 3)]
         world.acting._poll_seconds, next_batch = 1.0, world.hub.next_batch
 
@@ -493,12 +482,10 @@ def test_environments_that_were_offered_as_one_group_never_wait_for_each_other(
         assert residues(accounts, TOKENS) == []
 
 
-def test_a_slot_that_answers_a_question_twice_samples_twice(
-    network: DecoderConfig, tmp_path: Path
-) -> None:
+def test_a_slot_that_answers_a_question_twice_samples_twice(tmp_path: Path) -> None:
     # Eight answers by two slots: pass@k is of independent ones.
     evaluation = {"episodes": 8, "rollouts_per_question": 8, "actions": "stochastic"}
-    with _world(network, tmp_path, evaluation) as world:
+    with _world(tmp_path, evaluation) as world:
         peer = Peer(world.hub, 8)
         while not world.acting.rounds:
             world.acting.run_once()
@@ -506,11 +493,9 @@ def test_a_slot_that_answers_a_question_twice_samples_twice(
         assert len(answers) == 8 and len(set(answers)) > 2
 
 
-def test_a_slot_that_has_no_share_of_a_round_is_asked_nothing(
-    network: DecoderConfig, tmp_path: Path
-) -> None:
+def test_a_slot_that_has_no_share_of_a_round_is_asked_nothing(tmp_path: Path) -> None:
     """It answered questions for nothing, and the next round had to wait for its last one."""
-    with _world(network, tmp_path, {"episodes": 1}) as world:
+    with _world(tmp_path, {"episodes": 1}) as world:
         peer = Peer(world.hub, 8)  # of which two evaluate
         while len(world.acting.rounds) < 3:
             world.acting.run_once()
@@ -519,12 +504,12 @@ def test_a_slot_that_has_no_share_of_a_round_is_asked_nothing(
 
 
 def test_each_round_asks_all_of_its_questions_and_counts_all_of_their_answers(
-    network: DecoderConfig, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     # Every round reaches the target, so that its parameters are confirmed.
     fields = {"episodes": 4, "rollouts_per_question": 2, "target_return": -1.0}
     fields |= {"confirm_episodes": 4}
-    with _world(network, tmp_path, fields) as world:
+    with _world(tmp_path, fields) as world:
         peers = [Peer(world.hub, 4) for _ in range(2)]
         random = np.random.default_rng(0)
         scores, report = [], world.acting._report

@@ -115,7 +115,6 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
         require_fit(found, _small(16))
     text = str(caught.value)
     assert "core_size: expected 8, got 16" in text and "--init-from" in text
-    wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(SPEC)), key)
     params = jax.eval_shape(init, key).params
     initial = found, stored_arrays.read_all(found.path, ["params"])
     assert take_over(initial, params, config, SPEC, is_partial=False)
@@ -124,9 +123,6 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     with pytest.raises(ConfigError) as scaled:
         take_over(initial, params, config, EnvSpec(array, DiscreteSpec(2)), is_partial=False)
     assert "observation: expected uint8[4] of 0 to 9" in str(scaled.value)
-    with pytest.raises(ConfigError) as other:
-        take_over(initial, wide.params, _small(16), SPEC, is_partial=False)
-    assert "core_size: expected 16, got 8" in str(other.value)
 
 
 def test_a_checkpoint_of_parameters_only_is_not_resumed_whatever_else_differs(
@@ -289,12 +285,6 @@ ARRAYS = {
 }
 
 
-def _changed(name: str, array: np.ndarray) -> set[str]:
-    """The parts whose digest another array changes."""
-    before, after = digests(ARRAYS), digests({**ARRAYS, name: array})
-    return {part for part in after if before.get(part) != after[part]}
-
-
 def test_every_part_has_its_digest_and_equal_arrays_have_equal_ones() -> None:
     copies = {name: array.copy() for name, array in reversed(ARRAYS.items())}
     assert digests(copies) == digests(ARRAYS)
@@ -314,4 +304,5 @@ def test_whatever_differs_changes_the_digest_of_its_part() -> None:
         ("key", np.array([1, 2], np.int32), "key"),
         ("replay.next", np.zeros(4, np.int32), "replay"),
     ):
-        assert _changed(name, array) == {part, "all"}
+        before, after = digests(ARRAYS), digests({**ARRAYS, name: array})
+        assert {each for each in after if before[each] != after[each]} == {part, "all"}

@@ -1,4 +1,4 @@
-"""`seedrl certificates`: that they work is seen in tests/learner/serving/access."""
+"""`seedrl certificates`: that they work is seen in tests/learner/serving/test_access.py."""
 
 from pathlib import Path
 

@@ -5,17 +5,10 @@ import dataclasses
 import pytest
 
 from learner.extras.bench import workloads
-from learner.extras.bench.measuring import Pace
 from learner.extras.bench.workloads import Workload
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import ReplayConfig, ServingConfig
 from seedrl.networks.config import QNetworkConfig
-
-
-@pytest.fixture(scope="session")
-def pace() -> Pace:
-    """Two rounds, so that there is something to interleave, of next to no time."""
-    return Pace(rounds=2, seconds=0.01)
 
 
 @pytest.fixture(scope="session")

@@ -217,7 +217,7 @@ def test_tune_compares_real_systems(tmp_path: Path, capsys: pytest.CaptureFixtur
     words = ["tune", "cartpole_r2d2", *SMALLEST, "--serving.training-slots", "2"]
     words += ["--launch.env-servers", "1", "--learning.num-devices", "1"]
     # Time for the start and a few comparisons.
-    words += f"--total-seconds 30 --seconds 0.05 --rounds 1 --output {profile}".split()
+    words += f"--total-seconds 60 --seconds 0.05 --rounds 1 --output {profile}".split()
     assert main(words) == 0
     first, second, *others, last, _ = capsys.readouterr().out.splitlines()
     assert "1 env servers of 2 environments" in first

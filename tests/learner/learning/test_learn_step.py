@@ -35,26 +35,15 @@ B = 8
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
 
 
-def _r2d2_agent() -> Agent:
-    network = QNetworkConfig(
-        torso="mlp",
-        torso_sizes=(),
-        core="none",
-        head_sizes=(),
-        frame_stack=1,
-    )
-    return R2D2Config(
-        network=network,
-        burn_in=1,
-        unroll=3,
-        n_steps=1,
-        stride=2,
-        learning_rate=0.01,
-        target_update_interval=2,
-    ).build(SPEC)
-
-
-R2D2 = _r2d2_agent()
+R2D2 = R2D2Config(
+    network=QNetworkConfig(torso="mlp", torso_sizes=(), core="none", head_sizes=(), frame_stack=1),
+    burn_in=1,
+    unroll=3,
+    n_steps=1,
+    stride=2,
+    learning_rate=0.01,
+    target_update_interval=2,
+).build(SPEC)
 
 
 class Fixed(NamedTuple):
@@ -292,8 +281,6 @@ def _toy_loss(
         "draw": jax.random.uniform(key),
         "draw_max": jax.random.uniform(key),
         "target": target,
-        "reward_max": jnp.max(rewards),
-        "reward_largest": jnp.max(rewards),
     }
     return loss, LossOutput(rewards, metrics)
 
@@ -347,16 +334,6 @@ def test_an_infinite_gradient_of_a_finite_loss_is_skipped(toy: Setting) -> None:
     assert metrics["skipped_updates"] == 1.0
     _assert_same(after._replace(key=state.key), state)
     _assert_same(after_memory, memory._replace(priorities=np.zeros_like(memory.priorities)))
-
-
-def test_metrics_are_means_over_devices_and_maxima_where_their_names_say_so(toy: Setting) -> None:
-    sequence = _sequence(TOY)
-    sequence.steps.timestep.reward[:] = 0.0
-    sequence.steps.timestep.reward[0] = np.arange(B)
-    _, _, metrics = _learn(toy, toy.state, toy.memory(sequence))
-    assert metrics["reward_max"] == B - 1
-    per_device = np.arange(B).reshape(toy.num_devices, -1)
-    assert metrics["reward_largest"] == per_device.max(axis=1).mean()
 
 
 def test_what_is_guarded_and_not_finite_on_one_device_is_skipped_on_all() -> None:

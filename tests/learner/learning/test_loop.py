@@ -20,10 +20,6 @@ from seedrl.replay.experience import Experience
 from seedrl.replay.rate_limiter import RatioLimiter
 
 
-def _copied(params: Any) -> Any:
-    return jax.tree.map(jnp.copy, params)
-
-
 def _counted(skips: list[float]) -> dict[str, float]:
     """What is counted of such updates."""
     return {"skipped_updates": sum(skips), "updates": len(skips) - sum(skips)} if skips else {}
@@ -84,7 +80,7 @@ def _learning(
             lambda pages, _: pages,
             learn,
             lambda leaf: leaf,
-            lambda params: [_copied(params)],
+            lambda params: [jax.tree.map(jnp.copy, params)],
             *[lambda *_: None] * 2,
         ),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),

@@ -42,9 +42,14 @@ METRICS = {
 }
 
 
-def played(mean: float, env_steps: int) -> EvaluationStatus:
+def played(mean: float, env_steps: int = 60, *, is_confirmation: bool = False) -> EvaluationStatus:
     return EvaluationStatus(
-        mean_return=mean, episodes=20, env_steps=env_steps, ended_env_steps=9_999, updates=1
+        mean_return=mean,
+        episodes=20,
+        env_steps=env_steps,
+        ended_env_steps=9_999,
+        updates=1,
+        is_confirmation=is_confirmation,
     )
 
 

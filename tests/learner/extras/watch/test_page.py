@@ -225,13 +225,13 @@ def test_a_live_run_of_100_env_servers(browser: Browser, url: str, tmp_path: Pat
 def test_a_finished_run_says_why_and_one_that_was_killed_gives_no_sign_of_life(
     browser: Browser, url: str, tmp_path: Path
 ) -> None:
-    SimulatedRun(tmp_path / "killed", now=time.time() - 3600).advance(5)
+    SimulatedRun(tmp_path / "killed", now=time.time() - 3605).advance(5)
     run = SimulatedRun(tmp_path / "finished")
     for _ in range(10):
         run.advance(5)
     run.finish()
     browser.open(f"{url}?run=killed")
-    browser.wait(f"{text_of('#state')}.startsWith('no report for 0:59:')")
+    browser.wait(f"{text_of('#state')}.startsWith('no report for 1:')")
     browser.open(f"{url}?run=finished")
     browser.wait(f"{text_of('#state')} === 'finished'")
     assert browser.value(text_of("#sentence")) == run.reason

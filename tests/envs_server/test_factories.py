@@ -70,10 +70,7 @@ def test_all_that_is_missing_is_named_at_once(plugin: str) -> None:
     environment = Environment(id=f"{plugin}:make", wrappers=["w:a", "w:b", "w:a"])
     with pytest.raises(BuildError) as refusal:
         read_recipe(environment, ("w:b",))
-    assert str(refusal.value) == (
-        f"{plugin}:make and w:a are not among the factories that this env server may build "
-        f"(envs_server.envs.*, w:b); start it with --allow-env '{plugin}:make' 'w:a'"
-    )
+    assert f"--allow-env '{plugin}:make' 'w:a'" in str(refusal.value)
     assert plugin not in sys.modules
 
 

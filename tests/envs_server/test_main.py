@@ -48,18 +48,6 @@ def test_a_signal_ends_the_wait_for_a_learner(learner: Any) -> None:
     assert process.returncode == 0 and "Traceback" not in stderr
 
 
-@pytest.mark.parametrize("learner", ["link"], indirect=True)
-def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:
-    environment = Environment(id="CartPole-v1", vectorization="native")
-    learner.serve(learner.play(learner.assign([1, 2], [3, 4], environment=environment), 50))
-    process = env_server("--learner", learner.address, "--num-envs", "4", "--groups", "2")
-    _, stderr = process.communicate(timeout=SECONDS)
-    assert process.returncode == 0
-    assert "connected: 4 x CartPole-v1 in 2 groups over a Unix socket" in stderr
-    assert stderr.splitlines()[-1].endswith("finished: enough")
-    assert len(learner.seen) == 50
-
-
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
 def test_the_script_imports_from_the_current_folder(learner: Any, tmp_path: Path) -> None:
     """`python -m envs_server` did, `seedrl-env-server` did not find the same module."""

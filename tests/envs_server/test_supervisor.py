@@ -80,25 +80,6 @@ def test_a_signal_ends_all_also_one_that_does_not_listen(tmp_path: Path) -> None
     assert p.returncode == 0 and "1 env servers did not end in time" in stderr
 
 
-_STARTS_OTHERS = (
-    "own = subprocess.Popen(['sleep', '60'])",
-    "away = subprocess.Popen(['sleep', '60'], start_new_session=True)",
-    "if number == 1 and start == 1:",
-    "    (folder / 'own').write_text(str(own.pid))",
-    "    (folder / 'away').write_text(str(away.pid))",
-    "    os._exit(4)",
-)
-
-
-def test_processes_that_an_environment_started_end_with_its_env_server(tmp_path: Path) -> None:
-    """Those in a session of their own, or of a child that was reaped first, survived."""
-    # Before the end of all, at which orphans are killed too.
-    gone = "time.sleep(0.005) or not any(map(is_alive, (folder / 'own', folder / 'away')))"
-    body = (*_STARTS_OTHERS, "wait_for(1, 2)", f"while not ({gone}): pass", "over()")
-    code, _ = _run(tmp_path, *body)
-    assert code == 0
-
-
 def test_a_flood_of_output_is_cut(tmp_path: Path) -> None:
     """100 MB to stderr were a log of 95 MiB, again at each start."""
     settings = f"{_QUICK}; words = ['--logs', {str(tmp_path)!r}]"

@@ -10,7 +10,6 @@ import fcntl
 import itertools
 import math
 import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,7 @@ def make(claim: str, fault: str, per_server: int = 16, at_step: int = 7) -> gymn
 
     Args:
       claim: a file that the bad one locks.
-      fault: what it does: `raises`, `hangs`, `locks`, `crashes`, `exits`, `nan`, `1e38`, `1e300`,
-        `slow`, or nothing.
+      fault: what it does: `raises`, `hangs`, `locks`, `nan`, `1e38`, `1e300`, or nothing.
       per_server: environments of an env server: the sixth of each so many may be bad.
       at_step: of an episode, at which it does so.
     """
@@ -66,8 +64,6 @@ class _Bad(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Any:
         self._step += 1
         observation, reward, *others = super().step(action)
-        if self._fault == "slow":
-            time.sleep(0.002)
         if self._step == self._at_step:
             _is_due.append(True)
             match self._fault:
@@ -77,10 +73,6 @@ class _Bad(gymnasium.Wrapper[Any, Any, Any, Any]):
                     time.sleep(1e6)
                 case "locks":  # and computes, without a look at anything else
                     collections.deque(itertools.repeat(None), maxlen=0)
-                case "crashes":
-                    os.kill(os.getpid(), signal.SIGSEGV)
-                case "exits":
-                    os._exit(0)
                 case "nan":
                     reward = math.nan
                 case "1e38":

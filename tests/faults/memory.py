@@ -14,19 +14,18 @@ class Sample(NamedTuple):
 
     Attributes:
       pid: which process.
-      seconds: monotonic; `age` since it was started.
+      seconds: monotonic.
       rss_mib: memory; descriptors, threads: how many.
     """
 
     pid: int
     seconds: float
-    age: float
     rss_mib: float
     descriptors: int
     threads: int
 
 
-def sample(pid: int, seconds: float, age: float) -> Sample | None:
+def sample(pid: int, seconds: float) -> Sample | None:
     """None if there is no such process."""
     folder = Path(f"/proc/{pid}")
     try:
@@ -35,7 +34,7 @@ def sample(pid: int, seconds: float, age: float) -> Sample | None:
         threads = len(list((folder / "task").iterdir()))
     except OSError:
         return None
-    return Sample(pid, seconds, age, pages * 4096 / _MIB, descriptors, threads) if pages else None
+    return Sample(pid, seconds, pages * 4096 / _MIB, descriptors, threads) if pages else None
 
 
 class Slope(NamedTuple):

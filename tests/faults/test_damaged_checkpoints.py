@@ -13,15 +13,10 @@ import pytest
 
 from seedrl import checkpoints, stored_arrays
 from tests.faults.scale import scaled
+from tests.seedrl.test_checkpoints import flip_a_bit
 
 pytestmark = [pytest.mark.gate, pytest.mark.timeout(3600)]
 TRIALS = 300
-
-
-def _flip(path: Path, chooser: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    content[chooser.randrange(len(content))] ^= 1 << chooser.randrange(8)
-    path.write_bytes(bytes(content))
 
 
 def _cut(path: Path, chooser: random.Random) -> None:
@@ -81,7 +76,7 @@ def test_no_damage_is_silent_and_the_checkpoint_before_is_taken(
     original = tmp_path / "original"
     _save(original, 1)
     _save(original, 2)
-    kinds = {"flipped": _flip, "cut": _cut, "deleted": _delete, "listed": _listed}
+    kinds = {"flipped": flip_a_bit, "cut": _cut, "deleted": _delete, "listed": _listed}
     caplog.set_level(logging.ERROR, logger="seedrl.checkpoints")
     for number in range(scaled(TRIALS)):
         directory = tmp_path / "copy"

@@ -65,7 +65,7 @@ def quiet_samples(learner: Program) -> list[Sample]:
     """Enough of them that some see neither a save nor a connection that is just closed."""
     taken = []
     for _ in range(_SAMPLES):
-        if found := sample(learner.pid, time.monotonic(), 0.0):
+        if found := sample(learner.pid, time.monotonic()):
             taken.append(found)
         time.sleep(0.1)
     return taken
@@ -91,7 +91,7 @@ def test_a_learner_keeps_nothing_of_those_who_have_gone(programs: Programs, tmp_
         guest = programs(*serve)
         wait_for(lambda g=guest: "connected: " in g.stderr, learner)
         if number >= warm:
-            churning += filter(None, [sample(learner.pid, time.monotonic(), 0.0)])
+            churning += filter(None, [sample(learner.pid, time.monotonic())])
         guest.signal(signal.SIGKILL if number % 3 else signal.SIGTERM)
         guest.end()
         for _ in range(_STRANGERS):

@@ -206,7 +206,7 @@ def test_the_newest_that_of_a_step_or_the_best_may_be_meant(tmp_path: Path) -> N
 # Damage
 
 
-def _flip_a_bit(path: Path, generator: random.Random) -> None:
+def flip_a_bit(path: Path, generator: random.Random) -> None:
     content = bytearray(path.read_bytes())
     content[generator.randrange(len(content))] ^= 1 << generator.randrange(8)
     path.write_bytes(bytes(content))
@@ -223,7 +223,7 @@ def _link(path: Path, generator: random.Random) -> None:
 
 
 # Bits that flip, files that are cut or removed, many times: tests/faults/test_damaged_checkpoints.
-@pytest.mark.parametrize("damage", [_flip_a_bit, _fifo, _link])
+@pytest.mark.parametrize("damage", [flip_a_bit, _fifo, _link])
 def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
     tmp_path: Path, damage: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,7 +232,7 @@ def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
     newest = _save(tmp_path, 2, replay=np.arange(100))
     files = [path for path in newest.rglob("*") if path.is_file() and path.stat().st_size]
     assert len(files) > 6
-    for file in files * (5 if damage is _flip_a_bit else 1):
+    for file in files * (5 if damage is flip_a_bit else 1):
         intact = file.read_bytes()
         damage(file, generator)
         caplog.clear()

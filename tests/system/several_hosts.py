@@ -32,13 +32,8 @@ class SeveralHosts:
         self._token = workdir.with_suffix(".token")
         self._token.write_text(secrets.token_hex(32))
 
-    def start(self, count: int, *, devices: int = 1, without: tuple[int, ...] = ()) -> None:
-        """Starts a session of `count` hosts.
-
-        Args:
-          devices: of each, fake ones.
-          without: hosts that get no env server.
-        """
+    def start(self, count: int, *, devices: int = 1) -> None:
+        """Starts a session of `count` hosts, each with so many fake `devices`."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             coordinator = f"127.0.0.1:{free.getsockname()[1]}"
         self.learners = [
@@ -62,7 +57,6 @@ class SeveralHosts:
                 **{VARIABLE: str(self.episodes)},
             )
             for index in range(count)
-            if index not in without
         ]
 
     def folder(self, index: int) -> Path:

@@ -6,23 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import EnvSpec
-from seedrl.types import Array, Sequence, Tree
-
-
-def drawn_like(shapes: Tree) -> Tree:
-    """Parameters of these shapes: rows that are added up give numbers of about the size of one."""
-    random = np.random.default_rng(0)
-
-    def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
-        num_inputs = leaf.shape[0] if len(leaf.shape) > 1 else 100
-        return (random.standard_normal(leaf.shape) * num_inputs**-0.5).astype(leaf.dtype)
-
-    return jax.tree.map(draw, shapes)
+from seedrl.types import Array, Sequence
+from tests.seedrl.random_parameters import random_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +44,7 @@ class Unchanging:
             return state, UpdateOutput({}, guarded=jnp.zeros(()), priorities=priorities)
 
         # Drawn here, because programs that draw matrices take long to compile.
-        drawn = drawn_like(jax.eval_shape(agent.init, jax.random.key(0)))
+        drawn = random_parameters(agent.init)
         return agent._replace(
             init=lambda key: jax.tree.map(jnp.asarray, drawn),
             init_state=lambda params: AgentState(params, (), (), jnp.zeros((), jnp.int32)),

@@ -181,7 +181,7 @@ def _watch(run: Run, seconds: float, is_over: threading.Event) -> list[Sample]:
             if asked != run.process.pid and run.is_training():
                 run.process.send_signal(signal.SIGTERM)
                 asked = run.process.pid
-        if taken := sample(run.process.pid, passed, 0.0):
+        if taken := sample(run.process.pid, passed):
             samples.append(taken)
         time.sleep(1.0)
     return samples

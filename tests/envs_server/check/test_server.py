@@ -162,7 +162,7 @@ def test_a_fault_is_named_by_its_rule(
     subject: type[ExampleServer], dialogue: str, rule: str
 ) -> None:
     # Some are silent, which is waited for.
-    patience = 1.0 if rule in ("TIME LIMITS", "BREACHES") else SECONDS
+    patience = 2.0 if rule in ("TIME LIMITS", "BREACHES") else SECONDS
     findings = _check(subject(), [dialogue], patience_seconds=patience)
     assert {finding.rule for finding in (*findings.errors, *findings.notes)} == {rule}
     assert bool(findings.errors) == (rule not in NOTES)

@@ -1,5 +1,7 @@
 """CartPole and the pendulum without velocities are gymnasium's otherwise."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -18,7 +20,9 @@ _PENDULUM = [np.float32([torque]) for torque in (0.0, 1.5, -2.0, 0.3)]
     ids=["cartpole", "pendulum"],
 )
 def test_one_shows_positions_only(module, name, seen, actions, max_steps) -> None:  # type: ignore[no-untyped-def]
-    masked, full = (make(max_episode_steps=4) for make in (module.make, _makes(name)))
+    masked, full = (
+        make(max_episode_steps=4) for make in (module.make, functools.partial(gymnasium.make, name))
+    )
     shown, everything = masked.reset(seed=3)[0], full.reset(seed=3)[0]
     for action in actions:
         assert masked.observation_space.contains(shown)
@@ -27,10 +31,6 @@ def test_one_shows_positions_only(module, name, seen, actions, max_steps) -> Non
         assert rest == others
     assert rest[1:3] == [False, True]
     assert module.make().spec.max_episode_steps == max_steps
-
-
-def _makes(name: str):  # type: ignore[no-untyped-def]
-    return lambda **arguments: gymnasium.make(name, **arguments)
 
 
 def test_many_cartpoles_show_the_same_columns() -> None:

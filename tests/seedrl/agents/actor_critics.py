@@ -142,9 +142,3 @@ def of_another_policy(sequence: Sequence, difference: float) -> Sequence:
         sequence.steps.extras,
     )
     return sequence._replace(steps=sequence.steps._replace(extras=extras))
-
-
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """In the precision of `logits`."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))

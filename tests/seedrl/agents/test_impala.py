@@ -18,13 +18,13 @@ from tests.seedrl.agents.actor_critics import (
     SPEC,
     B,
     built,
-    log_softmax,
     loss_at_start,
     of_another_policy,
     outputs_at,
     random_timesteps,
     window_at,
 )
+from tests.seedrl.networks.decoder_oracle import log_softmax
 
 CONFIG = ImpalaConfig(**SETTINGS, vtrace_lambda=0.8, rho_bar=1.2)
 KEY = jax.random.key(9)

@@ -27,9 +27,10 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.gated import all_but
 from tests.seedrl.agents import policy_loops
-from tests.seedrl.agents.actor_critics import log_softmax, loss_at_start
+from tests.seedrl.agents.actor_critics import loss_at_start
 from tests.seedrl.agents.double_q import errors_of, priorities_of
 from tests.seedrl.agents.table_network import Tables
+from tests.seedrl.networks.decoder_oracle import log_softmax
 from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST

@@ -22,17 +22,11 @@ def first_reward(steps: StoredStep) -> Array:
 
 
 @functools.cache
-def build(
-    capacity: int,
-    *,
-    window: WindowSpec = WINDOW,
-    page_steps: int = 2,
-    priority_exponent: float = 1.0,
-) -> Replay:
+def build(capacity: int, *, priority_exponent: float = 1.0) -> Replay:
     """A compiled replay of pages of two rows; the same for all tests, which saves compiling it."""
     replay = paged_replay(
-        window=window,
-        page_steps=page_steps,
+        window=WINDOW,
+        page_steps=2,
         capacity_pages=capacity,
         priority_exponent=priority_exponent,
         initial_priorities=first_reward,

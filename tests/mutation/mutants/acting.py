@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         "evaluation_counts_begun_episodes",
         _EVALUATION,
-        "if slot in self._counting and self._missing",
-        "if self._missing",
+        "if slot in self._counting and self.counts(slot)",
+        "if self.counts(slot)",
         "Episodes that began with other parameters count in a round.",
     ),
     Mutant(

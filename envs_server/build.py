@@ -71,10 +71,22 @@ def choose(recipe: Recipe, vectorization: str) -> str:
     """The name of the back end that `vectorization` means; `auto` takes the fastest.
 
     That is `atari` for ALE games whose wrappers, if there are any, take vectors; `native` for an
-    environment with a vector implementation of its own and no wrappers; else `sync`, our loop over
-    single environments. `seeded` takes `native`, which has one seed for all of its environments,
-    only for what has nothing else. Raises BuildError for an unknown name.
+    environment with a vector implementation of its own, no wrappers and a limit of steps that it
+    takes; else `sync`, our loop over single environments. `seeded` takes `native`, which has one
+    seed for all of its environments, only for what has nothing else.
+
+    Raises BuildError for an unknown name, or another limit of steps.
     """
+    spec = None if recipe.factory else gymnasium.registry.get(recipe.id)
+    # To `gymnasium.make` null is the registered limit and -1 none. Vector implementations raise an
+    # error for null, and end each step of -1.
+    steps = recipe.arguments.get("max_episode_steps", 1)
+    has_limit = spec is None or (type(steps) is int and steps >= 1)
+    if vectorization == "native" and not has_limit:
+        raise BuildError(
+            f"max_episode_steps: expected at least 1 for vectorization native, got {steps!r:.80}; "
+            "use environment.vectorization sync"
+        )
     if vectorization in _BACK_ENDS:
         return vectorization
     if vectorization not in ("auto", "seeded", ""):
@@ -86,14 +98,10 @@ def choose(recipe: Recipe, vectorization: str) -> str:
         return "atari"
     if recipe.wrappers:  # most take one environment, not a vector of them
         return "sync"
-    # Only gymnasium's single ones know null, as registered, and -1, none: others end each step.
-    steps = recipe.arguments.get("max_episode_steps", 1)
-    if type(steps) is not int or steps < 1:
-        return "sync"
-    spec = None if recipe.factory else gymnasium.registry.get(recipe.id)
     has_vector = spec.vector_entry_point if spec else recipe.vector_factory
     has_single = recipe.factory or spec is None or spec.entry_point
-    return "native" if has_vector and not (vectorization == "seeded" and has_single) else "sync"
+    wants_single = vectorization == "seeded" or not has_limit
+    return "native" if has_vector and not (wants_single and has_single) else "sync"
 
 
 def build(

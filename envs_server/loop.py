@@ -289,7 +289,8 @@ def _fitted(
     """`value` in the dtype that its space declares, if that changes none of its numbers."""
     try:
         array = np.asarray(value)
-        if array.dtype.kind in "cOSU":  # complex, of which a half would be lost; objects; text
+        # Of complex numbers a half would be lost.
+        if array.dtype.kind in "cSU" or (array.dtype.kind == "O" and dtype.kind == "f"):
             raise TypeError
         with np.errstate(all="ignore"):
             cast = array.astype(dtype)

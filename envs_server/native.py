@@ -72,12 +72,6 @@ def build_vector(
     if is_atari:  # not gymnasium's: that has other frames, and sticky actions
         env = _atari_vector(id, arguments, num_envs)
     elif vector_factory is None:
-        steps = arguments.get("max_episode_steps", 1)
-        if type(steps) is not int or steps < 1:  # see `envs_server.build.choose`
-            raise BuildError(
-                f"max_episode_steps: expected at least 1 for vectorization {back_end}, got "
-                f"{steps!r:.80}; use environment.vectorization sync"
-            )
         env = gymnasium.make_vec(id, num_envs, vectorization_mode="vector_entry_point", **arguments)
     else:
         env = vector_factory(num_envs=num_envs, **arguments)
@@ -118,7 +112,8 @@ class Native:
         try:
             self.spec = env_spec(env.single_observation_space, self.action_space)
         except BuildError:
-            env.close()
+            with contextlib.suppress(BaseException):  # why it is refused is what is reported
+                env.close()
             raise
         self._check_observation = StepLayout(self.spec, len(positions)).check_observation
         self.close = env.close

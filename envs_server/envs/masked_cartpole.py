@@ -30,6 +30,9 @@ def make(**arguments: Any) -> gymnasium.Env[Any, Any]:
 
 def make_vec(num_envs: int, **arguments: Any) -> VectorEnv[Any, Any, Any]:
     """`num_envs` masked CartPole-v1 in one object; `arguments` as for `make`."""
+    steps = arguments.get("max_episode_steps", 1)
+    if type(steps) is not int or steps < 1:  # -1: no limit to `make`, here the end of each step
+        raise ValueError("max_episode_steps: expected at least 1")
     # The class itself: `make_vec` would wrap it once more.
     env = CartPoleVectorEnv(num_envs, **arguments)
     single = _positions(env.single_observation_space)

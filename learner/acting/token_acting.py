@@ -275,7 +275,7 @@ class TokenActing(Acting):
         while training and not is_complete and (number := self._take_number()) is not None:
             self._give(training.popleft(), "training", number)
         self._look_at_round()
-        ready = self._ready["evaluation"]
+        ready = self._ready.get("evaluation", deque())
         # One that has played its share waits: a question for nothing would only cost time.
         for slot in [slot for slot in ready if self.evaluator.counts(slot)]:
             ready.remove(slot)

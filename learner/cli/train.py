@@ -112,7 +112,7 @@ class ResumeOptions:
       balance: auto: change the number of env servers while the run trains, for environments that
         take milliseconds to step. Their groups and the batch deadline change, too, whenever that
         makes the run faster. Each env server then has a part of the slots, and
-        `--most-env-servers` of them fill all; at least `--env-servers` run.
+        `--most-env-servers` of them fill all; at least `--env-servers` run, up to that number.
       most_env_servers: most env servers of `--balance auto`.
     """
 

@@ -157,7 +157,7 @@ def scaled(config: Config, env_servers: int, step_ms: int) -> Config:
 
 
 def costs_of_run(folder: Path, config: Config) -> tuple[Costs, int]:
-    """What a run has cost, and how many training environments each of its env servers had.
+    """Costs of a run, and the number of training environments of each of its env servers.
 
     By the metrics of its second half. Raises ConfigError without them.
     """
@@ -167,15 +167,15 @@ def costs_of_run(folder: Path, config: Config) -> tuple[Costs, int]:
     columns = {name: column[len(column) // 2 :] for name, column in history.columns().items()}
     known = {name: [x for x in column if x is not None] for name, column in columns.items()}
     means = {name: statistics.fmean(found) for name, found in known.items() if found}
-    found = costs_of(means, cores=num_cores())
-    if found is None:
+    found, slots = costs_of(means, cores=num_cores()), means.get("slots_live")
+    if found is None or slots is None:
         raise ConfigError(
             f"CONFIG: expected the directory of a run whose {METRICS} has the costs of a step, for "
             f"--environments, --step-ms and --accelerator, got {folder}"
         )
-    serving, slots = config.serving, means.get("slots_live", 0.0)
+    serving = config.serving
     share = serving.training_slots / (serving.training_slots + serving.evaluation_slots)
-    return found, max(1, round(slots * share / found.env_servers))
+    return found, max(1, round(slots * share / means["env_servers"]))
 
 
 def png(curves: Sequence[Curve], title: str) -> bytes:

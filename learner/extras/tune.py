@@ -80,7 +80,7 @@ class Move(NamedTuple):
 
 def setting_of(config: Config) -> Setting:
     launch, deadline = config.launch, config.serving.batch_deadline_seconds
-    # More env servers than slots are not started.
+    # Without `envs_per_server` more env servers than slots are not started.
     number = min(launch.env_servers, config.serving.training_slots)
     return Setting(number, environments_each(config), launch.groups, float(deadline))
 

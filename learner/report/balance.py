@@ -181,7 +181,7 @@ def costs_of(
     acting_cpu = learner_cpu * part
     environment_cpu = metrics.get("env_servers_cpu_seconds_per_second", 0.0) / rate
     return Costs(
-        env_servers=int(env_servers),
+        env_servers=round(env_servers),  # a mean, if some were away
         environment=environment,
         sampling=sampling / rate,
         learning=learning / rate,

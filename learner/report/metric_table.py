@@ -91,8 +91,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("env_servers_cpu_seconds", "count", "balance", "s",
            "processor time of the env servers on the learner's host (Linux only)"),
     Metric("other_cpu_seconds", "count", "balance", "s",
-           "processor time of all other programs on the learner's cores, those that an environment "
-           "starts included (Linux only)"),
+           "processor time of all other programs on the learner's cores, including processes that "
+           "an environment starts (Linux only)"),
     Metric("generated_tokens", "count", "balance", "tokens",
            "tokens that a token policy sampled on training slots", is_rare=True),
     Metric("completion_tokens", "mean", "balance", "tokens",

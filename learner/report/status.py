@@ -49,7 +49,8 @@ class EnvServerStatus:
       training_slots: environments whose experience is learned from.
       evaluation_slots: environments that evaluate.
       steps_per_second: environment steps over the last second, of all of its environments.
-      training_steps_per_second: of those whose experience is learned from.
+      training_steps_per_second: environment steps over the last second, of its training
+        environments.
       failures: exceptions of its environments so far.
       last_failure: the newest failure of an environment, in one line; its env server's log has the
         exception. Empty if there is none.

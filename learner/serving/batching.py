@@ -156,6 +156,6 @@ class BatchQueue:
         return self._queue[0].arrival
 
     def take(self) -> list[Pending]:
-        """Takes all steps that wait, oldest first: of each slot one at most."""
+        """Takes all steps that wait, oldest first; at most one per slot."""
         taken, self._queue, self.num_rows = self._queue, [], 0
         return taken

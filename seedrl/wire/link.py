@@ -28,7 +28,7 @@ from seedrl.wire.framing import (
 from seedrl.wire.payload import Buffer
 
 LENGTH = struct.Struct("<I")
-_SILENT_SECONDS = 0.5  # of one that has connected
+_SECRET_SECONDS = 0.5  # for the secret of one that has connected
 _MOST_WAITING = 4096  # as many as Linux allows by default (net.core.somaxconn)
 _READ_AHEAD_BYTES = 2**16
 # The kernel holds what is sent but not read, and does not let us ask for more than it likes.
@@ -167,13 +167,13 @@ class Listener:
         return None
 
     def _is_learner(self, connection: socket.socket, ends: float) -> bool:
-        # Any user can connect to an abstract socket, but only the learner has the secret. Whoever
-        # says nothing must not keep the next one waiting for long.
-        secret = b""
+        # Any user can connect to an abstract socket, but only the learner has the secret. A silent
+        # connection must not delay the next one for long.
+        secret, ends = b"", min(ends, time.monotonic() + _SECRET_SECONDS)
         # Other languages may send it in pieces.
         with contextlib.suppress(OSError):
             while (left := ends - time.monotonic()) > 0:
-                connection.settimeout(min(left, _SILENT_SECONDS))
+                connection.settimeout(left)
                 piece = connection.recv(len(self._secret) - len(secret))
                 if not piece:
                     break

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 9c4a92b9828b5b9cec735bdcf44e7fdc931c52108e17cea926ddddd8bccb530f
+# seedrl/wire/seedrl.proto sha256 ed54f723f2675e7ca33665f1eaf8a67d11de92031b57641a92f727aec3d847f7
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -26,6 +26,7 @@ _MASKED = Recipe("m:make", {}, (), masked_cartpole.make, masked_cartpole.make_ve
         (Recipe("Acrobot-v1", {}), "sync"),
         (Recipe("c:make", {}, (), catch.make), "sync"),
         (_MASKED, "native"),
+        (_MASKED._replace(arguments={"max_episode_steps": None}), "native"),  # its own argument
         (Recipe("ALE/Pong-v5", {}), "atari"),
         (Recipe("ALE/Pong-v5", {}, _HIDE), "sync"),
         (Recipe("ALE/Pong-v5", {}, (*_OF_VECTORS, *_HIDE)), "sync"),

@@ -17,6 +17,9 @@ from envs_server.native import info_of
 from seedrl.types import StepType
 
 _CARTPOLE = Recipe("CartPole-v1", {})
+_MASKED = Recipe(
+    *("m:make", {"max_episode_steps": None}, ()), masked_cartpole.make, masked_cartpole.make_vec
+)
 
 
 def _native(recipe: Recipe, num_envs: int) -> VectorEnvironment:
@@ -62,6 +65,7 @@ _HIDE = (masked_cartpole.hide_velocities,)
         (Recipe("Acrobot-v1", {}), "native"),
         (Recipe("ALE/Pong-v5", {}, _HIDE), "atari"),
         (Recipe("CartPole-v1", {"max_episode_steps": -1}), "native"),
+        (_MASKED, "native"),
         (_CARTPOLE, "atari"),
         (Recipe("ALE/Pong-v5", {"stack_num": 4}), "atari"),
         (_CARTPOLE, "fast"),

@@ -249,10 +249,11 @@ def _world(
     folder: Path,
     evaluation: dict[str, Any] | None = None,
     plan: GroupPlan = _PLAN,
+    evaluating: int = 2,
 ) -> Iterator[World]:
     metrics, sizes = Metrics(folder), token_tasks.reverse(**_TASK).spec
     evaluation = {"interval_steps": 1, "episodes": 3, **(evaluation or {})}
-    slots = SlotTable(training=6, evaluation=2, seed=3)
+    slots = SlotTable(training=6, evaluation=evaluating, seed=3)
     hub = Hub(Serving(slots, page_steps=1, rule=RULE), EnvironmentConfig(id="Some-v0"))
     params = jax.tree.map(jnp.asarray, random_params(_NETWORK))
     limiter = QueueLimiter(batch_per_device=4, num_devices=1, ahead_updates=2)
@@ -491,6 +492,14 @@ def test_a_slot_that_answers_a_question_twice_samples_twice(tmp_path: Path) -> N
             world.acting.run_once()
         answers = peer.answers[held_out_seed(_PLAN.run_seed, 0) + 1]
         assert len(answers) == 8 and len(set(answers)) > 2
+
+
+def test_a_run_may_have_no_slots_that_evaluate(tmp_path: Path) -> None:
+    with _world(tmp_path, evaluating=0) as world:
+        Peer(world.hub, 6)
+        while not world.channel.learned_version:
+            world.acting.run_once()
+            world.learn()
 
 
 def test_a_slot_that_has_no_share_of_a_round_is_asked_nothing(tmp_path: Path) -> None:

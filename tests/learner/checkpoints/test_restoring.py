@@ -115,6 +115,7 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
         require_fit(found, _small(16))
     text = str(caught.value)
     assert "core_size: expected 8, got 16" in text and "--init-from" in text
+    wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(SPEC)), key)
     params = jax.eval_shape(init, key).params
     initial = found, stored_arrays.read_all(found.path, ["params"])
     assert take_over(initial, params, config, SPEC, is_partial=False)
@@ -123,6 +124,9 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     with pytest.raises(ConfigError) as scaled:
         take_over(initial, params, config, EnvSpec(array, DiscreteSpec(2)), is_partial=False)
     assert "observation: expected uint8[4] of 0 to 9" in str(scaled.value)
+    with pytest.raises(ConfigError) as other:
+        take_over(initial, wide.params, _small(16), SPEC, is_partial=False)
+    assert "core_size: expected 16, got 8" in str(other.value)
 
 
 def test_a_checkpoint_of_parameters_only_is_not_resumed_whatever_else_differs(

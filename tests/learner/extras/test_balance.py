@@ -60,7 +60,9 @@ def run_folder(folder: Path) -> Path:
     (folder / "config.json").write_text(config_io.to_json(changed))
     # The first half, in which nothing is learned, does not count.
     early = {**METRICS, "env_steps_per_second": 9_999.0, "learning_waits_share": 1.0}
-    lines = [{**early, "env_steps": 1}, *({**METRICS, "env_steps": step} for step in (2, 3))]
+    lines = [{**early, "env_steps": 1}, *({**METRICS, "env_steps": step} for step in range(2, 30))]
+    # An env server was away.
+    lines[-2] |= {"env_servers": 3.0, "slots_live": 24.0}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 

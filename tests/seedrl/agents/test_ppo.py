@@ -26,13 +26,13 @@ from tests.seedrl.agents.actor_critics import (
     acted,
     built,
     jitted,
-    log_softmax,
     loss_at_start,
     of_another_policy,
     outputs_at,
     window_at,
     window_of,
 )
+from tests.seedrl.networks.decoder_oracle import log_softmax
 
 CONFIG = PpoConfig(**SETTINGS, gae_lambda=0.8)
 KEY = jax.random.key(9)

@@ -1,10 +1,10 @@
 """GRPO on words of six letters to be reversed: a small decoder, on two CPU cores.
 
-Start it from `seedrl pretrain reverse_grpo --until-loss 0.3`: a policy that starts from nothing
+Start it from `seedrl pretrain reverse_grpo --until-loss 0.2`: a policy that starts from nothing
 never earns a reward. A score is the share of right answers to held-out words, likeliest tokens.
 
-Five of five seeds reach 0.95, warm start included, within 22 to 192 seconds (docs/tokens.md).
-2026-11-27, commit 85083809, two quiet cores.
+Five of five seeds reach 0.95, warm start included, within 22 to 63 seconds (docs/tokens.md).
+2026-11-30, commit 316c02ff, two quiet cores.
 """
 
 from seedrl.agents.grpo import GRPOConfig

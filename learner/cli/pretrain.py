@@ -37,7 +37,7 @@ class PretrainOptions:
 
     The first SIGTERM or SIGINT ends it, and what is learned by then is saved.
 
-    Example: seedrl pretrain reverse_grpo --until-loss 0.3 --workdir runs/warm
+    Example: seedrl pretrain reverse_grpo --until-loss 0.2 --workdir runs/warm
 
     Attributes:
       steps: number of updates, at most.

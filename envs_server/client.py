@@ -230,7 +230,7 @@ class Lease:
         self._limit = hang.limit if hang else contextlib.nullcontext
         self._step_deadline_seconds = 0.0
         self._groups: list[EnvGroup] = []
-        self._closing: list[Callable[[], object]] = []  # of all environments, also unsuitable ones
+        self._closing: list[Callable[[], object]] = []  # also those that no group took
         self._action_layouts: list[ActionLayout] = []
         self.is_serving = self.is_answered = False
 

@@ -28,7 +28,7 @@ def one_line(error: BaseException) -> str:
     from seedrl.hints import own_place  # only once something fails
 
     try:
-        # The wire takes no half of a surrogate pair, as Python reads a name in another coding.
+        # Protobuf refuses the surrogates that Python has in place of bytes that are no UTF-8.
         text = " ".join(str(error).encode(errors="replace").decode().split())
     except Exception:  # an exception of the environment's own, whose __str__ raises
         text = ""

@@ -289,7 +289,7 @@ def _fitted(
     """`value` in the dtype that its space declares, if that changes none of its numbers."""
     try:
         array = np.asarray(value)
-        # Of complex numbers a half would be lost.
+        # The imaginary part would be lost; of text and objects `isfinite` below cannot tell.
         if array.dtype.kind in "cSU" or (array.dtype.kind == "O" and dtype.kind == "f"):
             raise TypeError
         with np.errstate(all="ignore"):

@@ -12,7 +12,7 @@ from seedrl.programs.flags import Mark
 from seedrl.wire.contract import MOST_GROUPS, address_fault, is_local
 
 PROG = "python -m envs_server"
-_MOST_ENVS = 1_000_000
+_MOST_ENVS = 1_000_000  # lists of that length are made
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -114,7 +114,7 @@ def _fault_of_class(value: Any, kind: type) -> str | None:
         is_right = isinstance(value, int) and abs(value) < 2**63
     else:
         is_right = isinstance(value, kind)
-        # No message and no file holds half of a surrogate pair, as Python reads other codings.
+        # Protobuf refuses the surrogates that Python has in place of bytes that are no UTF-8.
         if isinstance(value, str) and value != value.encode(errors="replace").decode():
             return "text in UTF-8"
     names = {float: "a finite number", int: "a whole number", type(None): "None"}

@@ -43,7 +43,7 @@ def innermost_own_place(frames: Iterable[tuple[FrameType, int]]) -> str:
     """The first line of a user's own code among `frames`, which start at the innermost, or ""."""
     for frame, line in frames:
         module, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
-        # A file that is none, as of generated code, is named `<string>`, or not at all.
+        # Generated code has no file: its name is `<string>`, say, or empty.
         is_file = file[:1] not in ("", "<")
         if is_file and module.partition(".")[0] not in _LIBRARIES | sys.stdlib_module_names:
             return f"{file}:{line}"

@@ -28,7 +28,7 @@ from seedrl.wire.framing import (
 from seedrl.wire.payload import Buffer
 
 LENGTH = struct.Struct("<I")
-_SECRET_SECONDS = 0.5  # for the secret of one that has connected
+_SECRET_SECONDS = 0.5  # from a connection until its secret has arrived
 _MOST_WAITING = 4096  # as many as Linux allows by default (net.core.somaxconn)
 _READ_AHEAD_BYTES = 2**16
 # The kernel holds what is sent but not read, and does not let us ask for more than it likes.

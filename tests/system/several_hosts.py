@@ -33,7 +33,7 @@ class SeveralHosts:
         self._token.write_text(secrets.token_hex(32))
 
     def start(self, count: int, *, devices: int = 1) -> None:
-        """Starts a session of `count` hosts, each with so many fake `devices`."""
+        """Starts a session of `count` hosts; each has `devices` fake devices."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             coordinator = f"127.0.0.1:{free.getsockname()[1]}"
         self.learners = [
